@@ -1,0 +1,42 @@
+"""Scheduled and background jobs that stay correct, on the PostgreSQL that you already run."""
+
+from django_reliable_jobs.backoff import Backoff
+from django_reliable_jobs.context import JobContext, current_job
+from django_reliable_jobs.errors import (
+    AlreadyEnqueued,
+    DeadlineExceeded,
+    JobCancelled,
+    JobConfigurationError,
+    LeaseLost,
+    PayloadError,
+    PermanentFailure,
+    ReliableJobsError,
+    Retry,
+    Snooze,
+    StaleToken,
+    UnknownJob,
+)
+from django_reliable_jobs.registry import job
+from django_reliable_jobs.states import JobStatus
+
+__all__ = [
+    "AlreadyEnqueued",
+    "Backoff",
+    "DeadlineExceeded",
+    "JobCancelled",
+    "JobConfigurationError",
+    "JobContext",
+    "JobStatus",
+    "LeaseLost",
+    "PayloadError",
+    "PermanentFailure",
+    "ReliableJobsError",
+    "Retry",
+    "Snooze",
+    "StaleToken",
+    "UnknownJob",
+    "current_job",
+    "job",
+]
+
+__version__ = "0.1.0"

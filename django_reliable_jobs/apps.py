@@ -1,0 +1,19 @@
+"""The app: its checks, and the jobs of every installed app."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class ReliableJobsConfig(AppConfig):
+    """Registers the system checks and imports each app's `jobs.py`."""
+
+    name = "django_reliable_jobs"
+    verbose_name = _("Reliable jobs")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from django_reliable_jobs import checks, enqueue, registry  # noqa: F401 - importing them registers what they bring
+
+        registry.autodiscover()

@@ -1,0 +1,231 @@
+"""What a handler sees of its job: `ctx`, or `current_job()` anywhere below it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import connections, transaction
+from django.utils import timezone
+
+from django_reliable_jobs import conf, payload
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.errors import JobCancelled
+from django_reliable_jobs.lease import Lease
+from django_reliable_jobs.store import checkpoint as store
+from django_reliable_jobs.store.settle import bound_idle
+from django_reliable_jobs.text import safe_text
+
+T = TypeVar("T")
+
+MAX_PROGRESS_MESSAGE = 500
+
+_current: ContextVar[JobContext | None] = ContextVar("django_reliable_jobs_current", default=None)
+_logger = logging.getLogger("django_reliable_jobs.job")
+
+
+class JobContext:
+    """The running attempt, for its handler. Made by the worker, or by `.call()` for a run without a job row."""
+
+    def __init__(self, attempt: Attempt, alias: str | None) -> None:
+        self._attempt = attempt
+        self._alias = alias  # None: there is no row, what is saved stays in memory
+        self._state: Any = None
+        self._loaded = False
+
+    @property
+    def job_id(self) -> int:
+        """The job's id; 0 in `.call()`."""
+        return self._attempt.lease.job_id
+
+    @property
+    def name(self) -> str:
+        return self._attempt.lease.name
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt. A snooze or an orderly release gives the number back."""
+        return self._attempt.lease.attempt
+
+    @property
+    def max_attempts(self) -> int | None:
+        """None is no limit."""
+        return self._attempt.lease.max_attempts
+
+    @property
+    def fencing_token(self) -> int:
+        """Greater than the token of every earlier claim; pass it to whatever must refuse a stale writer."""
+        return self._attempt.lease.token
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for all attempts of this job: the key that it was enqueued with, or one made of its name and id."""
+        lease = self._attempt.lease
+        return lease.idempotency_key or f"{lease.name}:{lease.job_id}"
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The fire time that this job stands for, if a schedule enqueued it."""
+        return self._attempt.lease.scheduled_for
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the attempt's time is up, by this host's clock; decide with `time_left()`, which needs no wall clock."""
+        left = self.time_left()
+        return None if left is None else timezone.now() + timedelta(seconds=left)
+
+    def time_left(self) -> float | None:
+        """Seconds until the deadline (negative after it); None without a timeout."""
+        deadline = self._attempt.deadline
+        return None if deadline is None else deadline - time.monotonic()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked to cancel the job."""
+        return self._attempt.stop_kind is JobCancelled
+
+    def check(self) -> None:
+        """Raise `JobCancelled`, `DeadlineExceeded` or `LeaseLost` if the handler is to stop."""
+        self._attempt.check()
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Say how far the job is; it is stored with the next heartbeat or exchange, not by this call."""
+        value = {"done": done, "total": total, "message": safe_text(message, MAX_PROGRESS_MESSAGE)}
+        self._attempt.set_progress(payload.dumps(value, "the progress"))
+
+    @property
+    def state(self) -> Any:
+        """What an attempt of this job saved last, or None.
+
+        The first look stamps the checkpoint with this attempt's token, in a transaction of its own: an older attempt
+        that is still running cannot save any more. Raises `StaleToken` when a newer attempt has been here.
+        """
+        if not self._loaded:
+            if self._alias is not None:
+                alias, key = self._alias, self._attempt.lease.key
+                text = _in_own_transaction(alias, lambda: store.load(alias, key))
+                self._state = None if text is None else payload.loads(text)
+            self._loaded = True
+        return self._state
+
+    def checkpoint(self, value: Any) -> None:
+        """Save `value` (a payload) for the next attempt, in the caller's transaction if there is one.
+
+        The effects of a batch and its checkpoint commit together. Raises `StaleToken`, and saves nothing, when a newer
+        attempt owns the job; `PayloadError` for a value that cannot be stored.
+        """
+        text = payload.dumps(value, "the checkpoint", conf.current().max_payload_bytes)
+        if self._alias is not None:
+            left = self.time_left()
+            if left is not None and connections[self._alias].in_atomic_block:
+                # A process that is stopped in this transaction must not hold the checkpoint's row for ever.
+                bound_idle(self._alias, max(left, 0) + conf.current().grace)
+            store.save(self._alias, self._attempt.lease.key, text)
+        self._state, self._loaded = payload.loads(text), True
+
+    async def astate(self) -> Any:
+        """`state` for coroutines."""
+        return await sync_to_async(lambda: self.state)()
+
+    async def acheckpoint(self, value: Any) -> None:
+        """`checkpoint` for coroutines."""
+        await sync_to_async(self.checkpoint)(value)
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """Logs to `django_reliable_jobs.job` with the job's name, id and attempt in each message and record."""
+        lease = self._attempt.lease
+        extra = {"job_id": lease.job_id, "job_name": lease.name, "job_attempt": lease.attempt}
+        return _JobLogger(_logger, extra)
+
+
+class _JobLogger(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+        extra = self.extra or {}
+        return f"{extra['job_name']} #{extra['job_id']}/{extra['job_attempt']}: {msg}", kwargs | {"extra": extra}
+
+
+def current_job() -> JobContext | None:
+    """The job that this code runs for, or None outside of one. Works below sync and coroutine handlers."""
+    return _current.get()
+
+
+def bind(context: JobContext) -> None:
+    """Make `context` what `current_job()` finds in the current `contextvars` context."""
+    _current.set(context)
+
+
+def run_in_context(context: JobContext, function: Callable[[], T]) -> T:
+    """Call `function` with `current_job()` being `context`."""
+    token = _current.set(context)
+    try:
+        return function()
+    finally:
+        _current.reset(token)
+
+
+def _in_own_transaction(alias: str, function: Callable[[], T]) -> T:
+    """Run it where its commit does not depend on the caller's: on another connection if the caller is in `atomic()`."""
+    if not connections[alias].in_atomic_block:
+        return function()
+    result: list[T] = []
+    errors: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            result.append(function())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            errors.append(error)
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=target, name="reliable-jobs-own-transaction")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return result[0]
+
+
+def _local_context(definition: JobDefinition) -> JobContext:
+    lease = Lease(
+        job_id=0, token=0, name=definition.name, queue=definition.queue, priority=definition.priority, args="[]",
+        kwargs="{}", attempt=1, max_attempts=1, losses=0, timeout=None, idempotency_key=None, scheduled_for=None,
+        run_at=timezone.now(),
+    )  # fmt: skip
+    return JobContext(Attempt(lease), alias=None)
+
+
+def call(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a definition's function here and now, in `atomic()` if the job is atomic; errors are the caller's."""
+    if definition.is_coroutine:
+        raise TypeError(
+            f"{definition.name} is a coroutine function: use `await {definition.function.__name__}.acall(...)`."
+        )
+    definition.check_arguments(args, kwargs)
+    context = _local_context(definition)
+    given = (context, *args) if definition.takes_context else args
+    if not definition.atomic:
+        return run_in_context(context, lambda: definition.function(*given, **kwargs))
+    with transaction.atomic(using=conf.current().database):
+        return run_in_context(context, lambda: definition.function(*given, **kwargs))
+
+
+async def acall(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`call` for coroutine functions; a plain function runs in a thread."""
+    if not definition.is_coroutine:
+        return await sync_to_async(call)(definition, args, kwargs)
+    definition.check_arguments(args, kwargs)
+    context = _local_context(definition)
+    token = _current.set(context)
+    try:
+        return await definition.function(*((context, *args) if definition.takes_context else args), **kwargs)
+    finally:
+        _current.reset(token)

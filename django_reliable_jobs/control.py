@@ -1,0 +1,130 @@
+"""What people and code do to jobs from outside: cancel, retry, run now, change the priority, pause a queue.
+
+Each verb takes a job, an id or a queryset, checks the status at the moment of writing, and says what it changed: a row
+that is in another status by then is counted, never overwritten. The admin and the commands call these too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from django.db.models import QuerySet
+
+from django_reliable_jobs import conf
+from django_reliable_jobs.models import Job, JobStatus
+from django_reliable_jobs.registry import check_priority, check_queue
+from django_reliable_jobs.states import CLAIMABLE, RETRYABLE, UNFINISHED
+from django_reliable_jobs.store import notify, operator
+
+Jobs = Job | int | QuerySet[Job]
+
+#: Jobs in one statement; a larger queryset is done in several, so that no lock is held for long.
+BATCH = 500
+
+
+@dataclass(slots=True)
+class Report:
+    """What a verb did: ids that it changed, and those it left alone, each with the reason. Truthy if it changed any."""
+
+    changed: list[int] = field(default_factory=list)
+    skipped: dict[int, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.changed)
+
+
+def cancel(jobs: Jobs, *, using: str | None = None) -> Report:
+    """Cancel waiting jobs at once, and ask the workers of running ones to stop them.
+
+    A running handler gets `JobCancelled` from `ctx.check()` or at its next await; the job is CANCELLED when it stops.
+    Joins the caller's transaction.
+    """
+    report = Report()
+    for alias, ids in _batches(jobs, using, UNFINISHED):
+        done = operator.cancel(alias, ids)
+        workers = {one.worker for one in done if one.status == JobStatus.RUNNING}
+        notify.wake(alias, [notify.cancel_payload(worker) for worker in workers])
+        _account(report, ids, [one.id for one in done], "it has finished")
+    return report
+
+
+def retry(jobs: Jobs, *, using: str | None = None) -> Report:
+    """Queue DEAD, FAILED or CANCELLED jobs again, at once and with all their attempts.
+
+    A job whose `unique_key` an unfinished job has by now is skipped, and the report names that job.
+    """
+    report = Report()
+    for alias, ids in _batches(jobs, using, RETRYABLE):
+        woken = []
+        for job_id in ids:
+            result = operator.retry(alias, job_id)
+            if isinstance(result, operator.Woken):
+                woken.append(result)
+                report.changed.append(job_id)
+            elif result is None:
+                report.skipped[job_id] = "it is not DEAD, FAILED or CANCELLED"
+            else:
+                report.skipped[job_id] = f"job {result.holder} holds its unique key"
+        _wake(alias, woken)
+    return report
+
+
+def run_now(jobs: Jobs, *, using: str | None = None) -> Report:
+    """Make waiting jobs due; status and attempts stay as they are."""
+    report = Report()
+    for alias, ids in _batches(jobs, using, CLAIMABLE):
+        woken = operator.run_now(alias, ids)
+        _account(report, ids, [one.id for one in woken], "it is not QUEUED or FAILED")
+        _wake(alias, woken)
+    return report
+
+
+def set_priority(jobs: Jobs, priority: int, *, using: str | None = None) -> Report:
+    """Give waiting jobs another priority (-100..100). Raises `ValueError` for a number outside."""
+    check_priority(priority)
+    report = Report()
+    for alias, ids in _batches(jobs, using, CLAIMABLE):
+        changed = operator.set_priority(alias, ids, priority)
+        _account(report, ids, [one.id for one in changed], "it is not QUEUED or FAILED")
+        _wake(alias, changed)
+    return report
+
+
+def pause_queue(queue: str, *, using: str | None = None) -> bool:
+    """No worker claims from the queue any more, fleet-wide and over restarts; running jobs go on. False: it was so."""
+    return operator.pause(using or conf.current().database, check_queue(queue), True)
+
+
+def resume_queue(queue: str, *, using: str | None = None) -> bool:
+    """Claims go on. False: it was not paused."""
+    alias = using or conf.current().database
+    changed = operator.pause(alias, check_queue(queue), False)
+    notify.wake(alias, [notify.WORK_ANYWHERE])
+    return changed
+
+
+def _batches(jobs: Jobs, using: str | None, statuses: tuple[JobStatus, ...]) -> Iterator[tuple[str, list[int]]]:
+    """(alias, ids) a batch. A queryset is walked by id, and only over the statuses that the verb can change."""
+    if isinstance(jobs, Job):
+        yield using or jobs._state.db or conf.current().database, [jobs.pk]
+    elif isinstance(jobs, int):
+        yield using or conf.current().database, [jobs]
+    else:
+        alias = using or jobs.db
+        rows = Job.objects.using(alias).filter(pk__in=jobs.using(alias).values("pk")) if jobs.query.is_sliced else jobs
+        rows = rows.using(alias).filter(status__in=statuses).order_by("pk")
+        last = 0
+        while ids := list(rows.filter(pk__gt=last).values_list("pk", flat=True)[:BATCH]):
+            yield alias, ids
+            last = ids[-1]
+
+
+def _account(report: Report, ids: list[int], changed: list[int], why_not: str) -> None:
+    done = set(changed)
+    report.changed += changed
+    report.skipped |= {job_id: why_not for job_id in ids if job_id not in done}
+
+
+def _wake(alias: str, woken: list[operator.Woken]) -> None:
+    notify.wake(alias, {notify.work_payload(one.queue, one.priority) for one in woken})

@@ -1,0 +1,125 @@
+"""The job: one row from enqueue to retention's end."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from django_reliable_jobs import payload
+from django_reliable_jobs.models.managers import JobsManager
+from django_reliable_jobs.states import CLAIMABLE, FINISHED, UNFINISHED, JobStatus
+
+
+class Job(models.Model):
+    """A job. Rows are written by the store only; users read and filter them.
+
+    `run_at`, `expires_at`, `locked_until` and the other times are compared with the database's clock, never with a
+    host's. `fencing_token` is 0 until the first claim, rises with each claim and stays after the settle.
+    `args`, `kwargs` and `result` hold the encoded payload; use the `arguments` and `value` properties for what the
+    handler sees.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(_("name"), max_length=200)
+    queue = models.CharField(_("queue"), max_length=100, default="default")
+    args = models.JSONField(_("positional arguments"), default=list)
+    kwargs = models.JSONField(_("named arguments"), default=dict)
+    status = models.CharField(_("status"), max_length=10, choices=JobStatus.choices, default=JobStatus.QUEUED)
+    reason = models.CharField(_("reason"), max_length=100, blank=True, default="")
+    priority = models.SmallIntegerField(_("priority"), default=0)
+    run_at = models.DateTimeField(_("run at"), default=timezone.now)
+    expires_at = models.DateTimeField(_("expires at"), null=True, blank=True)
+    attempts = models.IntegerField(_("attempts"), default=0)
+    max_attempts = models.IntegerField(_("max attempts"), null=True, blank=True)
+    losses = models.IntegerField(_("losses"), default=0)
+    timeout = models.FloatField(_("timeout in seconds"), null=True, blank=True)
+    locked_by = models.UUIDField(_("worker"), null=True, blank=True)
+    locked_until = models.DateTimeField(_("locked until"), null=True, blank=True)
+    fencing_token = models.BigIntegerField(_("fencing token"), default=0)
+    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, blank=True)
+    unique_key = models.CharField(_("unique key"), max_length=255, null=True, blank=True)
+    unique_until_start = models.BooleanField(_("unique until it starts"), default=False)
+    idempotency_key = models.CharField(_("idempotency key"), max_length=255, null=True, blank=True)
+    concurrency_key = models.CharField(_("concurrency key"), max_length=255, null=True, blank=True)
+    scheduled_for = models.DateTimeField(_("scheduled for"), null=True, blank=True)
+    unknown_since = models.DateTimeField(_("name unknown since"), null=True, blank=True)
+    result = models.JSONField(_("result"), null=True, blank=True)
+    progress = models.JSONField(_("progress"), null=True, blank=True)
+    created_at = models.DateTimeField(_("created at"), default=timezone.now)
+    started_at = models.DateTimeField(_("started at"), null=True, blank=True)
+    finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
+
+    objects: ClassVar[models.Manager[Job]] = JobsManager()
+
+    #: Set on what `enqueue` returns: False when an existing job was returned instead of a new one.
+    created: bool | None = None
+
+    class Meta:
+        app_label = "django_reliable_jobs"
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["unique_key"],
+                condition=Q(unique_key__isnull=False, status__in=[s.value for s in UNFINISHED]),
+                name="reliable_jobs_unique_key",
+            ),
+            models.UniqueConstraint(
+                fields=["idempotency_key"],
+                condition=Q(idempotency_key__isnull=False),
+                name="reliable_jobs_idempotency_key",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=[s.value for s in JobStatus]), name="reliable_jobs_status_known"
+            ),
+            models.CheckConstraint(
+                condition=~Q(status=JobStatus.RUNNING.value)
+                | Q(locked_by__isnull=False, locked_until__isnull=False, fencing_token__gt=0),
+                name="reliable_jobs_running_has_lease",
+            ),
+            models.CheckConstraint(
+                condition=Q(priority__gte=-100, priority__lte=100), name="reliable_jobs_priority_range"
+            ),
+        ]
+        # Partial, so that an index holds only the rows its reader wants: a claim never meets finished or running rows,
+        # and a finished job costs the claim nothing.
+        indexes = [
+            models.Index(
+                F("queue"),
+                F("priority").desc(),
+                F("run_at"),
+                F("id"),
+                condition=Q(status__in=[s.value for s in CLAIMABLE]),
+                name="reliable_jobs_claim",
+            ),
+            models.Index(
+                fields=["locked_until"], condition=Q(status=JobStatus.RUNNING.value), name="reliable_jobs_running"
+            ),
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(expires_at__isnull=False, status__in=[s.value for s in CLAIMABLE]),
+                name="reliable_jobs_expiry",
+            ),
+            models.Index(
+                fields=["status", "finished_at"],
+                condition=Q(status__in=[s.value for s in FINISHED]),
+                name="reliable_jobs_finished",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} #{self.pk}"
+
+    @property
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments as the handler gets them, decoded."""
+        return payload.decode(self.args), payload.decode(self.kwargs)
+
+    @property
+    def value(self) -> Any:
+        """The handler's return value, decoded; None while there is none."""
+        return payload.decode(self.result)

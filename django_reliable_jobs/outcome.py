@@ -1,0 +1,66 @@
+"""What an attempt came to, as a value: the executor makes it, the store records it.
+
+An `Outcome` says which status the row gets, when it runs again and what is kept of the error. It does not say whether
+the write is allowed: the row does, by its token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django_reliable_jobs.states import REASON_UNKNOWN_JOB, JobStatus
+
+
+@dataclass(slots=True, frozen=True)
+class ErrorRecord:
+    """What is kept of a failed attempt; already made safe to store (see `text.describe_exception`)."""
+
+    kind: str
+    message: str
+    traceback: str
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """`delay` is the seconds until `run_at`, None leaves `run_at` (and so the job's place in the order) as it is;
+    `give_back` hands the attempt back (release, snooze, unknown job)."""
+
+    status: JobStatus
+    reason: str = ""
+    delay: float | None = None
+    give_back: bool = False
+    result: str | None = None
+    error: ErrorRecord | None = None
+    unknown: bool = False
+
+
+DONE = Outcome(JobStatus.DONE)
+RELEASED = Outcome(JobStatus.QUEUED, give_back=True)
+
+
+def done(result: str | None = None, reason: str = "") -> Outcome:
+    return Outcome(JobStatus.DONE, reason=reason, result=result)
+
+
+def snoozed(delay: float) -> Outcome:
+    return Outcome(JobStatus.QUEUED, delay=delay, give_back=True)
+
+
+def unknown_job(delay: float) -> Outcome:
+    """Put back for a worker with newer code; the row remembers since when its name is unknown."""
+    return Outcome(JobStatus.QUEUED, reason=REASON_UNKNOWN_JOB, delay=delay, give_back=True, unknown=True)
+
+
+def dead(reason: str, error: ErrorRecord | None = None) -> Outcome:
+    return Outcome(JobStatus.DEAD, reason=reason, error=error)
+
+
+def failed(delay: float, error: ErrorRecord, *, last_attempt: bool, reason: str = "", dead_reason: str = "") -> Outcome:
+    """A transient error: another attempt after `delay` seconds, or DEAD when this was the last one."""
+    if last_attempt:
+        return Outcome(JobStatus.DEAD, reason=dead_reason, error=error)
+    return Outcome(JobStatus.FAILED, reason=reason, delay=delay, error=error)
+
+
+def cancelled(reason: str, error: ErrorRecord | None = None) -> Outcome:
+    return Outcome(JobStatus.CANCELLED, reason=reason, error=error)

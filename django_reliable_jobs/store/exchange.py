@@ -1,0 +1,148 @@
+"""The exchange: a worker hands in what has finished and takes what it may run (protocol 2 to 5).
+
+Two implementations under one contract: `exchange` is one statement on PostgreSQL; `portable.exchange` is the readable
+reference in a transaction, for other databases later. `tests/database/test_exchange_contract.py` runs both.
+
+An offer that is not in `settled` was not written. `standings` says why, and only a lost one is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django_reliable_jobs.lease import Lease, LeaseKey
+from django_reliable_jobs.outcome import Outcome
+from django_reliable_jobs.states import JobStatus
+from django_reliable_jobs.store.statements import Row, run
+
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Offer(NamedTuple):
+    """An outcome for a lease, with the last progress that was reported (JSON text)."""
+
+    lease: Lease
+    outcome: Outcome
+    progress: str | None = None
+
+
+class Pair(NamedTuple):
+    """Where to look for jobs: a queue and a priority, from a `run_at` on, at most `cap` of the queue (None: no cap)."""
+
+    queue: str
+    priority: int
+    since: datetime = BEGINNING
+    cap: int | None = None
+
+
+@dataclass(slots=True)
+class Wish:
+    """What the worker would take: `free` slots now, and `ahead` of free slots as far as protocol 8 allows it.
+
+    `window` bounds how many candidates are looked at; rows that rivals hold locked count towards it.
+    """
+
+    free: int = 0
+    ahead: int = 0
+    pairs: Sequence[Pair] = ()
+    window: int = 0
+
+    def __post_init__(self) -> None:
+        self.window = max(self.window, self.free + self.ahead)
+
+
+@dataclass(slots=True)
+class Exchanged:
+    """`settled`: the offers that were written. `leases`: in the order to run them. `candidates`: looked at."""
+
+    settled: set[LeaseKey] = field(default_factory=set)
+    leases: list[Lease] = field(default_factory=list)
+    candidates: int = 0
+
+
+class Standing(Enum):
+    """Where an offer or a heartbeat stands that was not written."""
+
+    BUSY = "somebody holds the row locked: offer it again"
+    RECORDED = "it is recorded already: the answer of an earlier commit was lost"
+    LOST = "somebody else owns the job: drop it"
+
+
+def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish: Wish) -> Exchanged:
+    """Settle `offers` and claim what `wish` allows, in one statement and one commit. `lease` is in seconds."""
+    rows = run(alias, "exchange", {"worker": worker, "lease": lease} | offer_params(offers) | wish_params(wish))
+    tokens, candidates = set(rows[0][0] or ()), rows[0][1]
+    settled = {offer.lease.key for offer in offers if offer.lease.token in tokens}
+    return Exchanged(settled, sort_leases(lease_from(row[2:]) for row in rows[1:]), candidates)
+
+
+def offer_params(offers: Sequence[Offer]) -> dict[str, Any]:
+    failures = [(o.lease, o.outcome.error) for o in offers if o.outcome.error is not None]
+    return {
+        "job_ids": [o.lease.job_id for o in offers],
+        "tokens": [o.lease.token for o in offers],
+        "statuses": [o.outcome.status.value for o in offers],
+        "reasons": [o.outcome.reason for o in offers],
+        "delays": [o.outcome.delay for o in offers],
+        "give_backs": [int(o.outcome.give_back) for o in offers],
+        "unknowns": [o.outcome.unknown for o in offers],
+        "results": [o.outcome.result for o in offers],
+        "progresses": [o.progress for o in offers],
+        "error_tokens": [lease.token for lease, _ in failures],
+        "error_attempts": [lease.attempt for lease, _ in failures],
+        "error_kinds": [error.kind for _, error in failures],
+        "error_messages": [error.message for _, error in failures],
+        "error_tracebacks": [error.traceback for _, error in failures],
+    }
+
+
+def wish_params(wish: Wish) -> dict[str, Any]:
+    return {
+        "queues": [p.queue for p in wish.pairs],
+        "priorities": [p.priority for p in wish.pairs],
+        "sinces": [p.since for p in wish.pairs],
+        "caps": [p.cap for p in wish.pairs],
+        "window": wish.window,
+        "free": wish.free,
+        "ahead": wish.ahead,
+    }
+
+
+def lease_from(row: Row) -> Lease:
+    (job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
+     scheduled_for, run_at, unknown_for) = row  # fmt: skip
+    # The statement gives it in UTC, so that what is compared and handed back does not depend on USE_TZ.
+    run_at = run_at.replace(tzinfo=UTC)
+    return Lease(
+        job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
+        scheduled_for, run_at, unknown_for,
+    )  # fmt: skip
+
+
+def sort_leases(leases: Iterable[Lease]) -> list[Lease]:
+    return sorted(leases, key=lambda one: (-one.priority, one.run_at, one.job_id))
+
+
+def standings(alias: str, keys: Sequence[LeaseKey]) -> dict[LeaseKey, Standing]:
+    """Read again the pairs that an exchange or a heartbeat did not bring back. A row that is gone is lost.
+
+    A reaped row keeps its token until the next claim; the attempt that the reaper recorded tells it from a settled one.
+    """
+    if not keys:
+        return {}
+    found = {row[0]: row[1:] for row in run(alias, "standing", {"job_ids": [key.job_id for key in keys]})}
+    result: dict[LeaseKey, Standing] = {}
+    for key in keys:
+        token, status, reaped = found.get(key.job_id, (None, None, False))
+        if token != key.token or reaped:
+            result[key] = Standing.LOST
+        elif status == JobStatus.RUNNING:
+            result[key] = Standing.BUSY
+        else:
+            result[key] = Standing.RECORDED
+    return result

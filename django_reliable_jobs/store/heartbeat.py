@@ -1,0 +1,33 @@
+"""Heartbeat: one statement extends all leases of a worker (protocol 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from django_reliable_jobs.lease import LeaseKey
+from django_reliable_jobs.store.statements import run
+
+
+class Held(NamedTuple):
+    """A lease to extend, with the progress to store (JSON text) if there is news."""
+
+    key: LeaseKey
+    progress: str | None = None
+
+
+def heartbeat(alias: str, lease: float, held: Sequence[Held]) -> dict[LeaseKey, bool]:
+    """Extend the leases by `lease` seconds from now; for each one extended, whether somebody asked to cancel it."""
+    if not held:
+        return {}
+    rows = run(
+        alias,
+        "heartbeat",
+        {
+            "lease": lease,
+            "job_ids": [h.key.job_id for h in held],
+            "tokens": [h.key.token for h in held],
+            "progresses": [h.progress for h in held],
+        },
+    )
+    return {LeaseKey(job_id, token): cancel for job_id, token, cancel in rows}

@@ -1,0 +1,68 @@
+"""What people and code do to jobs from outside: cancel, retry, run now, a new priority, pause a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from django_reliable_jobs.models import Job
+from django_reliable_jobs.states import UNFINISHED
+from django_reliable_jobs.store.statements import run
+
+
+class Woken(NamedTuple):
+    """A job that became claimable, and where."""
+
+    id: int
+    queue: str
+    priority: int
+
+
+class Cancelled(NamedTuple):
+    """A job that is cancelled, or (`status` RUNNING) whose worker is asked to stop it."""
+
+    id: int
+    status: str
+    worker: UUID | None
+
+
+class Clash(NamedTuple):
+    """A retry that its `unique_key` forbids: `holder` is the unfinished job that has the key."""
+
+    id: int
+    holder: int | None
+
+
+def cancel(alias: str, job_ids: Sequence[int]) -> list[Cancelled]:
+    return [Cancelled(*row) for row in run(alias, "cancel", {"job_ids": list(job_ids)})]
+
+
+def retry(alias: str, job_id: int) -> Woken | Clash | None:
+    """Queue a DEAD, FAILED or CANCELLED job again; None when it is in another status by now.
+
+    A savepoint for each job: its `unique_key` may be taken by an unfinished one.
+    """
+    try:
+        with transaction.atomic(using=alias):
+            rows = run(alias, "retry", {"job_id": job_id})
+    except IntegrityError:
+        key = Job.objects.using(alias).filter(pk=job_id).values_list("unique_key", flat=True).first()
+        holder = Job.objects.using(alias).filter(unique_key=key, status__in=UNFINISHED).exclude(pk=job_id).first()
+        return Clash(job_id, None if holder is None else holder.pk)
+    return Woken(*rows[0]) if rows else None
+
+
+def run_now(alias: str, job_ids: Sequence[int]) -> list[Woken]:
+    return [Woken(*row) for row in run(alias, "run_now", {"job_ids": list(job_ids)})]
+
+
+def set_priority(alias: str, job_ids: Sequence[int], priority: int) -> list[Woken]:
+    return [Woken(*row) for row in run(alias, "set_priority", {"job_ids": list(job_ids), "priority": priority})]
+
+
+def pause(alias: str, queue: str, paused: bool) -> bool:
+    """Whether this changed anything."""
+    return bool(run(alias, "pause_queue", {"queue": queue, "paused": paused}))

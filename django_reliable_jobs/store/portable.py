@@ -1,0 +1,172 @@
+"""The exchange without PostgreSQL's one statement: the readable reference.
+
+Claim first, then settle, in one transaction, as the one statement does: what an offer puts back is not claimed again in
+the same round. `select_for_update(skip_locked=True, no_key=True)` decides who gets a row; the conditions stand in the
+same query, so the database checks them on the version that it locks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import DateTimeField, F, Func, Q, Value
+from django.db.models.fields.json import JSONField
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from django_reliable_jobs.lease import Lease
+from django_reliable_jobs.models import Job, JobAttempt, JobStatus, QueueState
+from django_reliable_jobs.states import CLAIMABLE, FINISHED, REASON_REQUESTED
+from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish, sort_leases
+from django_reliable_jobs.store.tokens import fencing_tokens
+
+
+class Clock(Func):
+    """The database's clock, also while a statement is under way (protocol 1)."""
+
+    function = "CLOCK_TIMESTAMP"
+    output_field = DateTimeField()
+
+
+def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish: Wish) -> Exchanged:
+    """The same contract as `store.exchange.exchange`."""
+    with transaction.atomic(using=alias):
+        chosen, candidates = _lock_candidates(alias, wish)
+        claimed = _claim(alias, worker, lease, _take(chosen, wish))
+        settled = {offer.lease.key for offer in offers if _settle(alias, worker, offer)}
+    return Exchanged(settled, sort_leases(claimed), candidates)
+
+
+def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], int]:
+    """The first jobs of all pairs in order, locked, and how many were looked at.
+
+    A capped queue is asked for its share alone, and looked at beyond its cap: a locked row must not use that up.
+    """
+    wanted = wish.free + wish.ahead
+    paused = set(QueueState.objects.using(alias).filter(paused=True).values_list("queue", flat=True))
+    found: list[tuple[int, datetime, int, str, int | None]] = []
+    for queue in dict.fromkeys(pair.queue for pair in wish.pairs if pair.queue not in paused):
+        pairs = [pair for pair in wish.pairs if pair.queue == queue]
+        of_queue = [row for pair in pairs for row in _due(alias, pair, wish.window)]
+        of_queue.sort()
+        cap = pairs[0].cap
+        share = "" if cap is None else queue
+        found += [(*row, share, cap) for row in of_queue[: None if cap is None else cap + wish.window - wanted]]
+    found = sorted(found)[: wish.window]
+    locked: list[Job] = []
+    for share, cap in {row[3:] for row in found}:
+        jobs = Job.objects.using(alias).filter(
+            pk__in=[row[2] for row in found if row[3] == share], status__in=CLAIMABLE, run_at__lte=Now()
+        )
+        jobs = jobs.annotate(unknown_for=Clock() - F("unknown_since"))
+        in_order = jobs.order_by("-priority", "run_at", "id").select_for_update(skip_locked=True, no_key=True)
+        locked += in_order[: wanted if cap is None else min(cap, wanted)]
+    locked.sort(key=lambda job: (-job.priority, job.run_at, job.pk))
+    return locked[:wanted], len(found)
+
+
+def _due(alias: str, pair: Pair, window: int) -> list[tuple[int, datetime, int]]:
+    """The order, ending in the id, of the pair's first jobs."""
+    in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
+    jobs = Job.objects.using(alias).filter(
+        in_time,
+        status__in=CLAIMABLE,
+        queue=pair.queue,
+        priority=pair.priority,
+        run_at__gte=pair.since,
+        run_at__lte=Now(),
+    )
+    return [(-pair.priority, *row) for row in jobs.order_by("run_at", "id").values_list("run_at", "id")[:window]]
+
+
+def _take(jobs: Sequence[Job], wish: Wish) -> list[Job]:
+    """The first `free` ones, then ahead of free slots up to the first that must not be (protocol 8)."""
+    taken = list(jobs[: wish.free])
+    for job in jobs[wish.free :]:
+        if job.losses or (job.max_attempts is not None and job.max_attempts - job.attempts < 2):
+            break
+        taken.append(job)
+    return taken
+
+
+def _claim(alias: str, worker: UUID, lease: float, jobs: Sequence[Job]) -> list[Lease]:
+    leases = []
+    for job, token in zip(jobs, fencing_tokens(alias, len(jobs)), strict=True):
+        Job.objects.using(alias).filter(pk=job.pk).update(
+            status=JobStatus.RUNNING,
+            reason="",
+            locked_by=worker,
+            locked_until=Clock() + timedelta(seconds=lease),
+            started_at=Now(),
+            finished_at=None,
+            attempts=F("attempts") + 1,
+            fencing_token=token,
+            unique_key=None if job.unique_until_start else F("unique_key"),
+            progress=None,
+        )
+        unknown_for: timedelta | None = job.unknown_for  # type: ignore[attr-defined]
+        leases.append(
+            Lease(
+                job.pk,
+                token,
+                job.name,
+                job.queue,
+                job.priority,
+                json.dumps(job.args),
+                json.dumps(job.kwargs),
+                job.attempts + 1,
+                job.max_attempts,
+                job.losses,
+                job.timeout,
+                job.idempotency_key,
+                job.scheduled_for,
+                job.run_at if timezone.is_aware(job.run_at) else timezone.make_aware(job.run_at),
+                None if unknown_for is None else unknown_for.total_seconds(),
+            )
+        )
+    return leases
+
+
+def _settle(alias: str, worker: UUID, offer: Offer) -> bool:
+    lease, outcome, progress = offer
+    jobs = Job.objects.using(alias)
+    owned = jobs.filter(pk=lease.job_id, fencing_token=lease.token, status=JobStatus.RUNNING)
+    job = owned.select_for_update(skip_locked=True, no_key=True).first()
+    if job is None:
+        return False
+    cancelled = job.cancel_requested_at is not None and outcome.status != JobStatus.DONE
+    status = JobStatus.CANCELLED if cancelled else outcome.status
+    reason = REASON_REQUESTED if cancelled else outcome.reason
+    finished = status in FINISHED
+    job_progress = job.progress if progress is None else json.loads(progress)
+    jobs.filter(pk=job.pk).update(
+        status=status,
+        reason=reason,
+        run_at=F("run_at") if outcome.delay is None else Clock() + timedelta(seconds=outcome.delay),
+        attempts=F("attempts") - int(outcome.give_back),
+        unknown_since=(job.unknown_since or Now()) if outcome.unknown else None,
+        result=None if outcome.result is None else Value(json.loads(outcome.result), JSONField()),
+        progress=None if job_progress is None else Value(job_progress, JSONField()),
+        locked_by=F("locked_by") if finished else None,
+        locked_until=None,
+        finished_at=Now() if finished else None,
+    )
+    if outcome.error is not None:
+        JobAttempt.objects.using(alias).create(
+            job_id=job.pk,
+            fencing_token=lease.token,
+            attempt=lease.attempt,
+            status=status,
+            reason=reason,
+            worker=worker,
+            started_at=job.started_at,
+            finished_at=Clock(),
+            error_kind=outcome.error.kind,
+            error_message=outcome.error.message,
+            traceback=outcome.error.traceback,
+        )
+    return True

@@ -1,0 +1,33 @@
+"""The worker's own row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from uuid import UUID
+
+from django_reliable_jobs.store.statements import change, run
+
+
+@dataclass(slots=True)
+class Presence:
+    """What a worker says of itself."""
+
+    worker: UUID
+    host: str
+    pid: int
+    version: str
+    queues: str
+    slots: int
+    busy: int = 0
+    stopping: bool = False
+
+
+def seen(alias: str, presence: Presence, alive: float) -> int:
+    """Write the row; the free slots of the other workers that were seen within `alive` seconds."""
+    return int(run(alias, "worker_seen", asdict(presence) | {"alive": alive})[0][0])
+
+
+def gone(alias: str, workers: Sequence[UUID] = (), older_than: float = 3600.0) -> int:
+    """Delete the rows of these workers, and of all that were not seen for `older_than` seconds; how many."""
+    return change(alias, "worker_gone", {"workers": list(workers), "age": older_than})

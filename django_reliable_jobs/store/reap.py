@@ -1,0 +1,52 @@
+"""Reap, expire and release: jobs whose owner is gone, that came too late, or that nobody holds after a lost answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from django_reliable_jobs.backoff import Backoff
+from django_reliable_jobs.states import JobStatus
+from django_reliable_jobs.store.statements import run
+
+
+class Reaped(NamedTuple):
+    """A job that was taken from its lost owner."""
+
+    id: int
+    name: str
+    queue: str
+    priority: int
+    status: str
+    attempts: int
+    worker: UUID
+
+    @property
+    def queued(self) -> bool:
+        return self.status == JobStatus.QUEUED
+
+
+def reap(
+    alias: str, backoff: Backoff, batch: int, dead_workers: Sequence[UUID] = (), *, expired: bool = True
+) -> list[Reaped]:
+    """Take back up to `batch` leases: `expired` ones, and those of `dead_workers` in any case (protocol 7)."""
+    params = {
+        "batch": batch,
+        "dead_workers": list(dead_workers),
+        "expired": expired,
+        "base": backoff.base,
+        "factor": backoff.factor,
+        "cap": backoff.cap,
+    }
+    return [Reaped(*row) for row in run(alias, "reap", params)]
+
+
+def release_unheld(alias: str, worker: UUID, tokens: Sequence[int]) -> list[int]:
+    """Hand back RUNNING rows that bear this worker's id and whose token it does not hold; no attempt is used."""
+    return [row[0] for row in run(alias, "release", {"worker": worker, "tokens": list(tokens)})]
+
+
+def expire(alias: str, batch: int) -> int:
+    """Cancel up to `batch` jobs whose `expires_at` has passed before they started; how many."""
+    return len(run(alias, "expire", {"batch": batch}))

@@ -1,0 +1,126 @@
+-- The exchange: what has finished is settled and what may run is claimed, in one statement, one commit, one round trip.
+--
+-- Settle. `owned` decides: the pair (id, token) with status RUNNING, locked in id order, rows that somebody holds locked
+-- skipped (they are offered again in the next round). Whatever is not in `owned` is not written. The token stays in every
+-- join: a worker that claimed its own lost job again may offer both of its attempts. A cancel request turns anything but
+-- DONE into CANCELLED.
+--
+-- Claim. `candidate` reads the claimable-only index once for each (queue, priority) that the worker knows of, so that
+-- neither finished, running nor future rows, nor another queue's backlog, cost anything; `since` starts behind the entries
+-- that this worker has just claimed, whose dead versions an open snapshot may keep in the index. `locked` decides: FOR NO
+-- KEY UPDATE SKIP LOCKED, conditions checked again on the locked version. It is asked once for all queues without a cap and
+-- once for each capped one (a `share`), so that a locked row at its head does not use up a queue's cap. Of the locked rows
+-- the first `free` are taken;
+-- those beyond are taken ahead of a free slot only up to the first that must not be (a last attempt, or one that was lost
+-- before: protocol 8), so that such a row is not passed over for ever.
+WITH offered AS MATERIALIZED (
+    SELECT *
+      FROM unnest(%(job_ids)s::bigint[], %(tokens)s::bigint[], %(statuses)s::text[], %(reasons)s::text[],
+                  %(delays)s::float8[], %(give_backs)s::int[], %(unknowns)s::bool[], %(results)s::text[],
+                  %(progresses)s::text[])
+           AS o (job_id, token, status, reason, delay, give_back, unknown, result, progress)
+), owned AS MATERIALIZED (
+    SELECT job.id, offered.token, job.cancel_requested_at IS NOT NULL AND offered.status <> 'DONE' AS cancelled
+      FROM offered
+      JOIN django_reliable_jobs_job AS job ON job.id = offered.job_id AND job.fencing_token = offered.token
+     WHERE job.status = 'RUNNING'
+     ORDER BY job.id
+       FOR NO KEY UPDATE OF job SKIP LOCKED
+), settled AS (
+    UPDATE django_reliable_jobs_job AS job
+       SET status = CASE WHEN owned.cancelled THEN 'CANCELLED' ELSE offered.status END,
+           reason = CASE WHEN owned.cancelled THEN 'cancel requested' ELSE offered.reason END,
+           run_at = coalesce(statement_timestamp() + make_interval(secs => offered.delay), job.run_at),
+           attempts = job.attempts - offered.give_back,
+           unknown_since = CASE WHEN offered.unknown THEN coalesce(job.unknown_since, statement_timestamp()) END,
+           result = offered.result::jsonb,
+           progress = coalesce(offered.progress::jsonb, job.progress),
+           locked_by = CASE WHEN owned.cancelled OR offered.status IN ('DONE', 'DEAD', 'CANCELLED')
+                            THEN job.locked_by END,
+           locked_until = NULL,
+           finished_at = CASE WHEN owned.cancelled OR offered.status IN ('DONE', 'DEAD', 'CANCELLED')
+                              THEN statement_timestamp() END
+      FROM owned
+      JOIN offered ON offered.job_id = owned.id AND offered.token = owned.token
+     WHERE job.id = owned.id
+ RETURNING job.id, job.status, job.reason, job.fencing_token, job.started_at
+), recorded AS (
+    INSERT INTO django_reliable_jobs_jobattempt (
+        job_id, fencing_token, attempt, status, reason, worker, started_at, finished_at,
+        error_kind, error_message, traceback)
+    SELECT settled.id, settled.fencing_token, e.attempt, settled.status, settled.reason, %(worker)s::uuid,
+           settled.started_at, statement_timestamp(), e.kind, e.message, e.traceback
+      FROM settled
+      JOIN unnest(%(error_tokens)s::bigint[], %(error_attempts)s::int[], %(error_kinds)s::text[],
+                  %(error_messages)s::text[], %(error_tracebacks)s::text[])
+           AS e (token, attempt, kind, message, traceback) ON e.token = settled.fencing_token
+), pair AS MATERIALIZED (
+    SELECT p.*
+      FROM unnest(%(queues)s::text[], %(priorities)s::int[], %(sinces)s::timestamptz[], %(caps)s::int[])
+           AS p (queue, priority, since, cap)
+     WHERE NOT EXISTS (
+        SELECT FROM django_reliable_jobs_queuestate AS state WHERE state.queue = p.queue AND state.paused)
+), candidate AS MATERIALIZED (
+    SELECT *
+      FROM (
+        SELECT c.id, pair.priority, c.run_at, pair.cap, CASE WHEN pair.cap IS NOT NULL THEN pair.queue END AS share,
+               row_number() OVER (PARTITION BY pair.queue ORDER BY pair.priority DESC, c.run_at, c.id) AS rank
+          FROM pair
+         CROSS JOIN LATERAL (
+            SELECT job.id, job.run_at
+              FROM django_reliable_jobs_job AS job
+             WHERE job.status IN ('QUEUED', 'FAILED') AND job.queue = pair.queue AND job.priority = pair.priority
+               AND job.run_at >= pair.since AND job.run_at <= statement_timestamp()
+               AND (job.expires_at IS NULL OR job.expires_at > statement_timestamp())
+             ORDER BY job.run_at, job.id
+             LIMIT %(window)s) AS c
+      ) AS found
+     WHERE found.cap IS NULL OR found.rank <= found.cap + %(window)s::int - %(free)s::int - %(ahead)s::int
+     ORDER BY found.priority DESC, found.run_at, found.id
+     LIMIT %(window)s
+), locked AS MATERIALIZED (
+    SELECT mine.*
+      FROM (SELECT DISTINCT candidate.share, candidate.cap FROM candidate) AS share
+     CROSS JOIN LATERAL (
+        SELECT job.id, candidate.priority, candidate.run_at,
+               job.losses > 0 OR job.max_attempts - job.attempts < 2 AS only_when_free
+          FROM candidate
+          JOIN django_reliable_jobs_job AS job ON job.id = candidate.id
+         WHERE candidate.share IS NOT DISTINCT FROM share.share
+           AND job.status IN ('QUEUED', 'FAILED') AND job.run_at <= statement_timestamp()
+         ORDER BY candidate.priority DESC, candidate.run_at, candidate.id
+         LIMIT least(share.cap, %(free)s::int + %(ahead)s::int)
+           FOR NO KEY UPDATE OF job SKIP LOCKED) AS mine
+), ranked AS (
+    SELECT id, row_number() OVER in_order AS rank, coalesce(only_when_free, false) AS only_when_free
+      FROM locked
+    WINDOW in_order AS (ORDER BY priority DESC, run_at, id)
+), taken AS MATERIALIZED (
+    SELECT id
+      FROM ranked
+     WHERE rank <= %(free)s::int
+        OR rank < coalesce((SELECT min(r.rank) FROM ranked AS r WHERE r.only_when_free AND r.rank > %(free)s::int),
+                           %(free)s::int + %(ahead)s::int + 1)
+), claimed AS (
+    UPDATE django_reliable_jobs_job AS job
+       SET status = 'RUNNING',
+           reason = '',
+           locked_by = %(worker)s::uuid,
+           locked_until = clock_timestamp() + make_interval(secs => %(lease)s::float8),
+           started_at = statement_timestamp(),
+           finished_at = NULL,
+           attempts = job.attempts + 1,
+           fencing_token = nextval('django_reliable_jobs_fencing_token'),
+           unique_key = CASE WHEN job.unique_until_start THEN NULL ELSE job.unique_key END,
+           progress = NULL
+      FROM taken
+     WHERE job.id = taken.id
+ RETURNING job.id, job.fencing_token, job.name, job.queue, job.priority, job.args, job.kwargs, job.attempts,
+           job.max_attempts, job.losses, job.timeout, job.idempotency_key, job.scheduled_for,
+           job.run_at AT TIME ZONE 'UTC',
+           extract(epoch FROM statement_timestamp() - job.unknown_since)::float8
+)
+SELECT (SELECT array_agg(settled.fencing_token) FROM settled), (SELECT count(*) FROM candidate),
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+UNION ALL
+SELECT NULL, NULL, claimed.* FROM claimed

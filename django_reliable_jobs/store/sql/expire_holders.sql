@@ -1,0 +1,14 @@
+-- Cancels the expired holders of unique keys, in the enqueue that meets them: nobody is to get a job that will never run.
+WITH late AS MATERIALIZED (
+    SELECT job.id
+      FROM django_reliable_jobs_job AS job
+     WHERE job.unique_key = ANY (%(unique_keys)s::text[]) AND job.status IN ('QUEUED', 'FAILED')
+       AND job.expires_at <= statement_timestamp()
+     ORDER BY job.id
+       FOR NO KEY UPDATE OF job
+)
+UPDATE django_reliable_jobs_job AS job
+   SET status = 'CANCELLED', reason = 'expired', finished_at = statement_timestamp()
+  FROM late
+ WHERE job.id = late.id
+RETURNING job.id

@@ -1,0 +1,66 @@
+"""Atomic jobs: the handler, its writes and the DONE mark are one transaction (design, section 3).
+
+The settle is the last statement before the commit and verifies (id, token, RUNNING): a stale run changes no row
+there, and everything it wrote is rolled back. A run that dies anywhere before the commit leaves nothing. If the
+answer to the commit is lost, nobody knows which it was: the attempt is offered as failed, and the exchange finds
+either a RUNNING row (it was rolled back) or one that is recorded with the same token (it was committed; the offer is
+dropped).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from typing import Any
+from uuid import UUID
+
+from django.db import connections, transaction
+
+from django_reliable_jobs import conf, payload
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.context import JobContext, bind
+from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.errors import LeaseLost
+from django_reliable_jobs.outcome import Outcome
+from django_reliable_jobs.store.exchange import Offer
+from django_reliable_jobs.store.settle import bound_idle, settle
+from django_reliable_jobs.worker import executor
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+
+def execute(
+    attempt: Attempt, definition: JobDefinition, alias: str, worker: UUID, context: JobContext
+) -> tuple[Outcome, bool]:
+    """The outcome, and whether it is in the database already."""
+    lease = attempt.lease
+    committed: list[Outcome] = []
+    try:
+        args, kwargs = payload.loads(lease.args), payload.loads(lease.kwargs)
+        with transaction.atomic(using=alias, durable=True):
+            attempt.check()
+            if lease.timeout is not None:
+                bound_idle(alias, lease.timeout + conf.current().grace)
+            outcome: list[Outcome] = []
+            # The first callback: it tells a commit that went well from an error in a later callback.
+            transaction.on_commit(lambda: committed.extend(outcome), using=alias)
+            value = _call(definition, context, args, kwargs)
+            outcome.append(executor.outcome_of_value(lease, definition, value))
+            with connections[alias].cursor() as cursor:
+                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            if not settle(alias, worker, Offer(lease, outcome[0], attempt.take_progress())):
+                raise LeaseLost(f"job {lease.job_id}: another worker owns it now")
+    except BaseException as error:
+        if not committed:
+            return executor.outcome_of_error(attempt, definition, error), False
+        logger.exception(
+            "%s #%s is %s; a callback after its commit failed", lease.name, lease.job_id, committed[0].status
+        )
+    return committed[0], True
+
+
+def _call(definition: JobDefinition, context: JobContext, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    given = (context, *args) if definition.takes_context else args
+    variables = contextvars.Context()
+    variables.run(bind, context)
+    return variables.run(definition.function, *given, **kwargs)

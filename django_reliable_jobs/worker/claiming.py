@@ -1,0 +1,93 @@
+"""Where the engine looks for jobs, and how many it would take.
+
+A full look (`discover`) names the (queue, priority) pairs with work. Between two of them the engine claims from the
+pairs that it knows, each from where its last claim ended, so that the index entries of jobs which were just taken are
+not walked again and again while an open snapshot keeps them from being removed. A full look starts from the
+beginning: it finds what was committed late with an old `run_at`, and what a rival gave back. How often it comes is
+decided by what it costs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime
+
+from django_reliable_jobs.lease import Lease
+from django_reliable_jobs.store.discover import Work
+from django_reliable_jobs.store.exchange import BEGINNING, Exchanged, Pair, Wish
+from django_reliable_jobs.worker.options import QueueFilter
+
+#: Seconds between two full looks while there is work: 20 times what one costs, within these bounds.
+FULL_LOOK = (0.2, 1.0)
+#: Candidates looked at beyond those wanted; doubled while rivals hold all of them.
+SPARE = 16
+MAX_WINDOW = 4096
+
+
+class Claiming:
+    """The engine's knowledge of what there is to claim. Used by the engine's thread only."""
+
+    def __init__(self, queues: QueueFilter, poll: float) -> None:
+        self.queues = queues
+        self.poll = poll
+        self.sinces: dict[tuple[str, int], datetime] = {}
+        #: Monotonic time of the next full look.
+        self.look_at = 0.0
+        #: The last claim got all that it asked for, or was told of new work: ask again at once.
+        self.more = False
+        self._spare = SPARE
+
+    def told(self, queue: str, priority: int) -> None:
+        """A notification names a pair with work."""
+        if queue in self.queues:
+            self.sinces.setdefault((queue, priority), BEGINNING)
+            self.more = True
+
+    def freed(self) -> None:
+        """Held jobs have gone: a queue that was at its cap may have room again."""
+        if self.queues.caps:
+            self.more = bool(self.sinces)
+
+    def look_soon(self, seconds: float = 0.0) -> None:
+        """Something becomes due in so many seconds."""
+        self.look_at = min(self.look_at, time.monotonic() + seconds)
+
+    def looked(self, found: Iterable[Work], cost: float) -> None:
+        """Take over what a full look found."""
+        mine = [work for work in found if work.queue in self.queues]
+        self.sinces = {(work.queue, work.priority): BEGINNING for work in mine if work.due_in <= 0}
+        later = min((work.due_in for work in mine if work.due_in > 0), default=self.poll)
+        pause = min(FULL_LOOK[1], max(FULL_LOOK[0], 20 * cost)) if self.sinces else self.poll
+        self.look_at = time.monotonic() + max(0.001, min(pause, self.poll, later))
+        self.more = bool(self.sinces)
+
+    def wish(self, free: int, ahead: int, held_by_queue: dict[str, int]) -> Wish | None:
+        """What to ask for; None when there is nothing to ask."""
+        if free + ahead <= 0 or not self.sinces:
+            return None
+        pairs = []
+        for (queue, priority), since in self.sinces.items():
+            cap = self.queues.caps.get(queue)
+            left = None if cap is None else cap - held_by_queue.get(queue, 0)
+            if left is None or left > 0:
+                pairs.append(Pair(queue, priority, since, left))
+        if not pairs:
+            self.more = False  # every queue with work is at its cap
+            return None
+        return Wish(max(free, 0), max(ahead, 0), pairs, max(free, 0) + max(ahead, 0) + self._spare)
+
+    def claimed(self, wish: Wish, got: Exchanged) -> None:
+        """Learn from what a claim brought."""
+        for lease in got.leases:
+            self._advance(lease)
+        # Rivals held everything we looked at: look further, at once. Not so when only ahead of free slots was asked:
+        # then a job that must not be taken ahead may stand at the head, and only a free slot helps.
+        starved = wish.free > len(got.leases) and got.candidates >= wish.window
+        self._spare = min(MAX_WINDOW, self._spare * 2) if starved else SPARE
+        self.more = starved or len(got.leases) >= wish.free + wish.ahead
+
+    def _advance(self, lease: Lease) -> None:
+        pair = (lease.queue, lease.priority)
+        if lease.run_at > self.sinces.get(pair, lease.run_at):
+            self.sinces[pair] = lease.run_at

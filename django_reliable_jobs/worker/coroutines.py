@@ -1,0 +1,101 @@
+"""Runs coroutine handlers: an event loop for each slot, and a thread for each slot's `sync_to_async`.
+
+One loop for all slots would be lighter, but one handler that blocks it would stop all the others; so a blocked loop
+costs its own slot and nothing else. asgiref sends thread-sensitive calls (the ORM) to the executor that belongs to
+the current `ThreadSensitiveContext`; each attempt gets a context of its own whose executor is the slot's, so that its
+connections are kept from attempt to attempt, as a plain handler's are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_reliable_jobs.worker.connections import Traces, close_all, tidy
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+#: Seconds that tasks which a handler left behind get to end, once cancelled.
+LEFTOVER_GRACE = 1.0
+
+
+class _SyncThread(ThreadPoolExecutor):
+    """One thread, started by its first call; remembers whether it was used since the last clean-up."""
+
+    used = False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.used = True
+        return super().submit(fn, *args, **kwargs)
+
+
+class CoroutineRunner:
+    """The loop and the executor of one slot; made when its first coroutine handler comes."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_task_factory(self._make_task)
+        self.traces = Traces()
+        self.wrappers: list[BaseDatabaseWrapper] = []
+        self.executor = _SyncThread(1, thread_name_prefix=f"{name}-sync", initializer=self._watch)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._main: asyncio.Task[Any] | None = None
+
+    def _watch(self) -> None:
+        self.wrappers = self.traces.watch()
+
+    def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(coro, loop=loop, **kwargs)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def run(self, coroutine: Coroutine[Any, Any, Any], variables: contextvars.Context) -> Any:
+        """Run it to its end in this thread, in the context `variables`; tasks that it leaves behind are cancelled."""
+        sensitive = ThreadSensitiveContext()
+        SyncToAsync.context_to_thread_executor[sensitive] = self.executor
+        variables.run(SyncToAsync.thread_sensitive_context.set, sensitive)
+        self._main = main = asyncio.Task(coroutine, loop=self.loop, context=variables)
+        try:
+            return self.loop.run_until_complete(main)
+        finally:
+            self._main = None
+            if self._tasks or not main.done():
+                self._cancel_leftovers(main)
+
+    def cancel(self) -> bool:
+        """From another thread: cancel the handler at its next await. False when none runs."""
+        main = self._main
+        if main is None:
+            return False
+        self.loop.call_soon_threadsafe(main.cancel)
+        return True
+
+    def _cancel_leftovers(self, main: asyncio.Task[Any]) -> None:
+        tasks = [task for task in (main, *self._tasks) if not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, pending = self.loop.run_until_complete(asyncio.wait(tasks, timeout=LEFTOVER_GRACE))
+            if pending:
+                logger.warning("a coroutine handler left %d tasks behind that ignore their cancellation", len(pending))
+                self._tasks.clear()
+
+    def tidy(self, *, tainted: bool) -> None:
+        """Put the connections of the slot's `sync_to_async` thread in order, in that thread, if it was used."""
+        if self.executor.used:
+            self.executor.submit(tidy, self.wrappers, self.traces, tainted=tainted).result()
+            self.executor.used = False
+
+    def close(self) -> None:
+        if self.executor.used or self.wrappers:
+            self.executor.submit(close_all, self.wrappers)
+        self.executor.shutdown(wait=False)
+        self.loop.close()

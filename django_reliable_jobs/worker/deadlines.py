@@ -1,0 +1,90 @@
+"""The watchdog: a hung handler never holds a slot longer than its timeout and the grace time (protocol 9).
+
+At the deadline the handler is told to stop, and what it came to is settled then, whether it obeys or not: its row
+leaves RUNNING, and whatever the late thread does to the job is refused by the token. A thread that does not come back
+within the grace time is written off, and a fresh one takes its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
+from django_reliable_jobs.outcome import ErrorRecord
+from django_reliable_jobs.worker import executor
+from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.worker.slots import Slot, SlotPool
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+#: Seconds between two rounds; a deadline is noticed within this.
+ROUND = 0.1
+#: Seconds after which a coroutine that was cancelled at its await gets the exception raised in its thread.
+INSIST = 1.0
+
+
+class Watchdog(threading.Thread):
+    """Looks at every slot, and at the worker's own waiting statements. `grace` is in seconds."""
+
+    def __init__(self, pool: SlotPool, patience: Patience, grace: float, written_off: Callable[[], None]) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self.pool = pool
+        self.patience = patience
+        self.grace = grace
+        self._written_off = written_off
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.wait(ROUND):
+            self.patience.cut_the_overdue()
+            now = time.monotonic()
+            for slot in list(self.pool.slots):
+                try:
+                    self._look_at(slot, now)
+                except Exception:
+                    logger.exception("the watchdog stumbled over %s", slot.name)
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _look_at(self, slot: Slot, now: float) -> None:
+        work = slot.current
+        if work is None:
+            return
+        attempt, definition = work
+        if attempt.deadline is not None and now >= attempt.deadline and attempt.stop_kind is None:
+            where = slot.where()
+            if attempt.stop(DeadlineExceeded):
+                self._decide(slot, definition, DeadlineExceeded, where)
+        if attempt.stopped_at is None:
+            return
+        since = now - attempt.stopped_at
+        if since >= min(INSIST, self.grace):
+            slot.insist(attempt, final=since >= self.grace)
+        if since >= self.grace + (INSIST if slot.isolated else 0.0):
+            if attempt.outcome is None and attempt.stop_kind is not None:
+                self._decide(slot, definition, attempt.stop_kind, slot.where())
+            logger.warning(
+                "%s #%s does not stop: %s is written off", attempt.lease.name, attempt.lease.job_id, slot.name
+            )
+            self.pool.write_off(slot)
+            self._written_off()
+
+    def _decide(self, slot: Slot, definition: JobDefinition, kind: type[StopHandler], where: str) -> None:
+        work = slot.current
+        if work is None:
+            return
+        attempt = work[0]
+        if issubclass(kind, DeadlineExceeded):
+            message = f"the attempt ran longer than its timeout of {attempt.lease.timeout:g} s"
+        else:
+            message = f"the handler did not stop within {self.grace:g} s"
+        if where:
+            message += "; this is where it was"
+        error = ErrorRecord(kind.__name__, message, where)
+        if attempt.decide(executor.stopped(attempt.lease, definition, kind, error)):
+            self.pool.report(attempt)

@@ -1,0 +1,277 @@
+"""The engine: the one loop of a worker that talks to the job table (protocol 2).
+
+It hands in the outcomes of what has finished and takes what may run, in one exchange. While an exchange is under way
+more jobs finish; the next one takes them all, which is the group commit, with no timer.
+
+Whoever has something to tell the engine puts it into `inbox`: slots and the watchdog their attempts, the listener
+what it was notified of. Nobody else touches the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from uuid import UUID
+
+from django.db import Error as DatabaseTrouble
+
+from django_reliable_jobs import conf, outcome, registry
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.errors import UnknownJob
+from django_reliable_jobs.lease import Lease, LeaseKey
+from django_reliable_jobs.outcome import ErrorRecord
+from django_reliable_jobs.states import CLAIMABLE, REASON_UNKNOWN_JOB
+from django_reliable_jobs.store.discover import discover
+from django_reliable_jobs.store.exchange import Offer, Wish, exchange
+from django_reliable_jobs.store.reap import release_unheld
+from django_reliable_jobs.worker import journal
+from django_reliable_jobs.worker.claiming import Claiming
+from django_reliable_jobs.worker.connections import own_connection
+from django_reliable_jobs.worker.heart import Heart
+from django_reliable_jobs.worker.ledger import Ledger, offer_of
+from django_reliable_jobs.worker.options import WorkerOptions
+from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.worker.prefetch import Prefetch
+from django_reliable_jobs.worker.slots import SlotPool
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+#: Seconds after which a job is offered again whose name this process does not know.
+UNKNOWN_JOB_PAUSE = 15.0
+#: Seconds between two tries while the database gives trouble: doubled from the first to the second.
+TROUBLE_PAUSE = (0.1, 2.0)
+#: Seconds between two extra heartbeats of a worker that has no free slots any more.
+SHOW_EVERY = 0.5
+#: Seconds to wait for news while there is nothing to ask the database.
+QUIET = 60.0
+
+
+class Told:
+    """News of work: in a queue at a priority, or (`queue` None) anywhere."""
+
+    __slots__ = ("priority", "queue")
+
+    def __init__(self, queue: str | None = None, priority: int = 0) -> None:
+        self.queue = queue
+        self.priority = priority
+
+
+class Engine(threading.Thread):
+    """`accepting` False: claim nothing more. `stopping` True: end when nothing is held."""
+
+    def __init__(
+        self, worker: UUID, options: WorkerOptions, ledger: Ledger, pool: SlotPool, heart: Heart, prefetch: Prefetch,
+        patience: Patience, inbox: SimpleQueue[Attempt | Told | None], tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        super().__init__(name="engine", daemon=True)
+        self.worker = worker
+        self.options = options
+        self.ledger = ledger
+        self.pool = pool
+        self.heart = heart
+        self.prefetch = prefetch
+        self.patience = patience
+        self.inbox = inbox
+        self._tell = tell
+        self.accepting = True
+        self.stopping = False
+        self.failed = False
+        self.ended = threading.Event()
+        self.claimed_jobs = 0
+        self._claiming = Claiming(options.queues, conf.current().poll)
+        self._drained = False
+        self._trouble = 0
+        self._shown_at = 0.0
+        # A claim was asked for and not answered yet; until when its rows may still turn up; when to look for them.
+        self._asked = False
+        self._in_doubt_until = 0.0
+        self._release_at = 0.0
+
+    def run(self) -> None:
+        try:
+            with own_connection(self.options.alias, "engine") as self._connection:
+                while not self._done():
+                    try:
+                        self._round()
+                        self._trouble = 0
+                    except DatabaseTrouble as error:
+                        self._recover(error)
+        except BaseException:
+            self.failed = True
+            logger.exception("the engine failed, the worker ends")
+        finally:
+            self.ended.set()
+            self._tell("ended")
+
+    def _done(self) -> bool:
+        if not self.ledger.nothing_held:
+            return False
+        return self.stopping or self._jobs_left() == 0 or (self.options.burst and self._drained)
+
+    def _round(self) -> None:
+        self._collect(self._pause())
+        if self._in_doubt_until:
+            self._release_unheld()
+        offered = self.ledger.to_offer()
+        wish = self._wish()
+        if offered or wish is not None:
+            self._exchange(offered, wish)
+
+    def _pause(self) -> float:
+        """Seconds to wait for news."""
+        until_offer = self.ledger.wait()
+        waits = [QUIET if until_offer is None else until_offer]
+        if sum(self._room()) > 0:
+            waits.append(0.0 if self._claiming.more else self._claiming.look_at - time.monotonic())
+        if self._in_doubt_until:
+            waits.append(self._release_at - time.monotonic())
+        return max(0.0, min(waits))
+
+    def _collect(self, timeout: float) -> None:
+        """Take all that is in the inbox; wait up to `timeout` seconds for the first of it."""
+        try:
+            news = self.inbox.get(timeout=timeout) if timeout > 0 else self.inbox.get_nowait()
+            while True:
+                if isinstance(news, Attempt):
+                    if news.took is not None:
+                        self.prefetch.took(news.took)
+                    self.ledger.decided(news)
+                elif news is not None:
+                    self._told(news)
+                news = self.inbox.get_nowait()
+        except Empty:
+            pass
+
+    def _told(self, news: Told) -> None:
+        if news.queue is None:
+            self._claiming.look_soon()
+        else:
+            self._claiming.told(news.queue, news.priority)
+
+    def _room(self) -> tuple[int, int]:
+        """How many jobs fit into free slots, and how many more may be held ahead of them."""
+        if not self.accepting:
+            return 0, 0
+        spare = self.pool.size - len(self.pool.occupied)
+        free = max(spare, 0)
+        ahead = max(spare + self.prefetch.ahead() - free, 0)
+        left = self._jobs_left()
+        if left is not None:
+            free = min(free, left)
+            ahead = min(ahead, left - free)
+        return free, ahead
+
+    def _jobs_left(self) -> int | None:
+        limits = [n for n in (self.options.max_jobs, self.options.max_jobs_per_process) if n is not None]
+        return max(0, min(limits) - self.claimed_jobs) if limits else None
+
+    def _wish(self) -> Wish | None:
+        free, ahead = self._room()
+        if free + ahead <= 0:
+            return None
+        if time.monotonic() >= self._claiming.look_at:
+            started = time.monotonic()
+            with self.patience.wait_for(self._connection):
+                found = discover(self.options.alias)
+            self._claiming.looked(found, time.monotonic() - started)
+            self._drained = not self._claiming.more
+        held = self.ledger.held_by_queue() if self.options.queues.caps else {}
+        return self._claiming.wish(free, ahead, held)
+
+    def _exchange(self, offered: Sequence[Attempt], wish: Wish | None) -> None:
+        asked_at = time.monotonic()
+        lease = conf.current().lease
+        self._asked = wish is not None
+        with self.patience.wait_for(self._connection):
+            got = exchange(self.options.alias, self.worker, lease, [offer_of(a) for a in offered], wish or Wish())
+        self._asked = False
+        for claimed in got.leases:
+            self._take(claimed, asked_at + lease)
+        if wish is not None:
+            self._claiming.claimed(wish, got)
+        if offered:
+            with self.patience.wait_for(self._connection):
+                self.ledger.account(offered, got.settled)
+            self._claiming.freed()
+            self._expect_again(offered)
+        self._show_saturation()
+
+    def _expect_again(self, offered: Sequence[Attempt]) -> None:
+        """What was put back may be due before the next look."""
+        for attempt in offered:
+            if attempt.outcome is not None and attempt.outcome.status in CLAIMABLE:
+                self._drained = False
+                self._claiming.look_soon(attempt.outcome.delay or 0.0)
+
+    def _show_saturation(self) -> None:
+        """Prefetching depends on what workers say of their free slots: say it, and ask again, when that is old news."""
+        stale = self.heart.me.busy < self.pool.size or self.prefetch.free_elsewhere > 0
+        if stale and self.pool.free <= 0 and time.monotonic() - self._shown_at > SHOW_EVERY:
+            self._shown_at = time.monotonic()
+            self.heart.beat_soon()
+
+    def _take(self, lease: Lease, safe_until: float) -> None:
+        attempt = Attempt(lease, safe_until)
+        self.ledger.hold(attempt)
+        self.claimed_jobs += 1
+        if not self.accepting:
+            attempt.decide(outcome.RELEASED)
+            self.ledger.decided(attempt)
+            return
+        try:
+            self.pool.submit(attempt, registry.find(lease.name))
+        except UnknownJob as error:
+            attempt.decide(self._unknown(lease, error))
+            self.ledger.decided(attempt)
+
+    def _unknown(self, lease: Lease, error: UnknownJob) -> outcome.Outcome:
+        """Old code met a new job: back for a worker that knows it; after UNKNOWN_JOB_AFTER a person decides."""
+        journal.unknown_job(lease.name)
+        patience = conf.current().unknown_job_after
+        if lease.unknown_for is not None and lease.unknown_for >= patience:
+            return outcome.dead(REASON_UNKNOWN_JOB, ErrorRecord("UnknownJob", str(error)[:10_000], ""))
+        return outcome.unknown_job(min(UNKNOWN_JOB_PAUSE, max(0.1, patience / 4)))
+
+    def _recover(self, error: DatabaseTrouble) -> None:
+        """The connection or a statement failed. What was offered is still held, and is offered again."""
+        self.heart.contact.lost()
+        self._trouble += 1
+        if self._trouble == 1 or self._trouble % 20 == 0:
+            logger.warning("trouble with the database (%d in a row): %s", self._trouble, str(error).strip())
+        now = time.monotonic()
+        if self._asked:
+            self._asked, self._in_doubt_until, self._release_at = False, now + conf.current().lease, now
+        self._reset()
+        time.sleep(min(TROUBLE_PAUSE[1], TROUBLE_PAUSE[0] * 2 ** min(self._trouble - 1, 10)))
+        try:
+            self.heart.beat(self._connection)
+            if self._trouble > 1:
+                self.ledger.offer_one_by_one(self._offer_alone, self._reset)
+        except DatabaseTrouble as still:
+            logger.debug("still no database: %s", still)
+            self._reset()
+
+    def _offer_alone(self, offers: Sequence[Offer]) -> set[LeaseKey]:
+        with self.patience.wait_for(self._connection):
+            return exchange(self.options.alias, self.worker, conf.current().lease, offers, Wish()).settled
+
+    def _reset(self) -> None:
+        self._connection.close()
+
+    def _release_unheld(self) -> None:
+        """After a claim whose answer was lost: hand back what the database says is ours and we do not hold.
+
+        The server may commit that claim late, so this is repeated until its leases would have expired anyway.
+        """
+        now = time.monotonic()
+        if now > self._in_doubt_until:
+            self._in_doubt_until = 0.0
+        elif now >= self._release_at:
+            with self.patience.wait_for(self._connection):
+                released = release_unheld(self.options.alias, self.worker, [key.token for key in self.ledger.held])
+            if released:
+                logger.warning("handed back %d jobs of a claim whose answer was lost", len(released))
+            self._release_at = now + 1.0

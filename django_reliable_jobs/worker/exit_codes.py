@@ -1,0 +1,10 @@
+"""Exit statuses of `jobworker`; documented in `docs/reference/jobworker.md`."""
+
+#: Stopped as asked, or a burst in which nothing failed.
+OK = 0
+#: A burst in which at least one attempt failed.
+FAILURES = 1
+#: The worker broke (its engine failed); a supervisor starts another.
+BROKEN = 3
+#: Internal: the process wants to be replaced by a fresh one.
+RECYCLE = 4

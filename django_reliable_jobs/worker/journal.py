@@ -1,0 +1,65 @@
+"""What a worker writes to its log about jobs: once for what a person may have to act on, nothing for what goes well."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from django.db import InterfaceError, OperationalError
+
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.states import JobStatus
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+#: Seconds between two lines about the same unknown name.
+UNKNOWN_JOB_EVERY = 60.0
+
+_unknown: dict[str, float] = {}
+
+
+def not_done(attempt: Attempt) -> None:
+    """An attempt was recorded as something else than DONE."""
+    lease, outcome = attempt.lease, attempt.outcome
+    if outcome is None:
+        return
+    error = f": {outcome.error.kind}: {outcome.error.message[:500]}" if outcome.error is not None else ""
+    if outcome.status is JobStatus.DEAD:
+        logger.error(
+            "%s #%s is DEAD after attempt %s (%s)%s", lease.name, lease.job_id, lease.attempt, outcome.reason, error
+        )
+    elif outcome.status is JobStatus.FAILED:
+        logger.warning(
+            "%s #%s failed, attempt %s of %s, again in %.1f s%s",
+            lease.name, lease.job_id, lease.attempt, lease.max_attempts or "any number", outcome.delay or 0.0, error,
+        )  # fmt: skip
+    elif outcome.status is JobStatus.CANCELLED:
+        logger.info("%s #%s is cancelled", lease.name, lease.job_id)
+
+
+def outcome_refused(attempt: Attempt) -> None:
+    """The row belongs to somebody else by now; the outcome is dropped."""
+    status = attempt.outcome.status if attempt.outcome is not None else "nothing"
+    logger.warning(
+        "%s #%s: this worker lost its lease (token %s), so its outcome %s is dropped",
+        attempt.lease.name, attempt.lease.job_id, attempt.lease.token, status,
+    )  # fmt: skip
+
+
+def not_isolated(attempt: Attempt) -> None:
+    logger.warning(
+        "%s #%s should run in a child process, but this worker has no supervisor to fork one: it runs in a thread",
+        attempt.lease.name,
+        attempt.lease.job_id,
+    )
+
+
+def unknown_job(name: str) -> None:
+    now = time.monotonic()
+    if now - _unknown.get(name, -UNKNOWN_JOB_EVERY) >= UNKNOWN_JOB_EVERY:
+        _unknown[name] = now
+        logger.warning("no job is named %r here: it is left to a worker with newer code", name)
+
+
+def is_connection_trouble(error: BaseException) -> bool:
+    return isinstance(error, (OperationalError, InterfaceError))

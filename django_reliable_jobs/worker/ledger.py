@@ -1,0 +1,118 @@
+"""The leases that a worker holds, and the outcomes that the database has not recorded yet.
+
+A lease is held from the claim's answer until its outcome is recorded, or until it is known to be lost. Only the
+engine's thread changes the ledger; the heartbeat reads a copy.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from django.db import Error as DatabaseTrouble
+
+from django_reliable_jobs import outcome
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.lease import LeaseKey
+from django_reliable_jobs.outcome import ErrorRecord
+from django_reliable_jobs.states import REASON_NOT_STORED, JobStatus
+from django_reliable_jobs.store.exchange import Offer, Standing, standings
+from django_reliable_jobs.worker import journal
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+#: Seconds after which an outcome is offered again whose row somebody else had locked.
+BUSY_PAUSE = 0.05
+
+
+class Ledger:
+    """See the module's docstring."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+        self.held: dict[LeaseKey, Attempt] = {}
+        self.counts: Counter[str] = Counter()
+        self._unrecorded: dict[LeaseKey, Attempt] = {}
+        self._again_at = 0.0
+
+    def hold(self, attempt: Attempt) -> None:
+        self.held[attempt.lease.key] = attempt
+
+    def decided(self, attempt: Attempt) -> None:
+        """The attempt has an outcome; an atomic job's is in the database already. Anything else is old news."""
+        if attempt.lease.key not in self.held or attempt.outcome is None:
+            return
+        if attempt.settled:
+            self._recorded(attempt)
+        else:
+            self._unrecorded[attempt.lease.key] = attempt
+
+    @property
+    def nothing_held(self) -> bool:
+        return not self.held
+
+    def wait(self) -> float | None:
+        """Seconds until there is something to offer; None when there is nothing."""
+        return max(0.0, self._again_at - time.monotonic()) if self._unrecorded else None
+
+    def to_offer(self) -> list[Attempt]:
+        return list(self._unrecorded.values()) if self._unrecorded and time.monotonic() >= self._again_at else []
+
+    def held_by_queue(self) -> Counter[str]:
+        return Counter(attempt.lease.queue for attempt in self.held.values())
+
+    def account(self, offered: Iterable[Attempt], settled: set[LeaseKey]) -> None:
+        """An exchange has answered. What it did not write is read again: only a lost lease is dropped."""
+        refused = []
+        for attempt in offered:
+            if attempt.lease.key in settled:
+                self._recorded(attempt)
+            else:
+                refused.append(attempt)
+        self._again_at = 0.0
+        if not refused:
+            return
+        found = standings(self.alias, [attempt.lease.key for attempt in refused])
+        for attempt in refused:
+            standing = found[attempt.lease.key]
+            if standing is Standing.RECORDED:
+                self._recorded(attempt)
+            elif standing is Standing.LOST:
+                journal.outcome_refused(attempt)
+                self.counts["refused"] += 1
+                self._forget(attempt)
+            else:
+                self._again_at = time.monotonic() + BUSY_PAUSE
+
+    def offer_one_by_one(self, exchange: Callable[[Sequence[Offer]], set[LeaseKey]], reset: Callable[[], None]) -> None:
+        """The database refused a batch. One outcome that it cannot store must not hold up the others."""
+        for attempt in list(self._unrecorded.values()):
+            try:
+                self.account([attempt], exchange([offer_of(attempt)]))
+            except DatabaseTrouble as error:
+                reset()
+                if journal.is_connection_trouble(error):
+                    return
+                logger.error(
+                    "the outcome of %s #%s cannot be stored: %s", attempt.lease.name, attempt.lease.job_id, error
+                )
+                kept = ErrorRecord(type(error).__name__, "the outcome of this attempt could not be stored", "")
+                attempt.outcome = outcome.dead(REASON_NOT_STORED, kept)
+                attempt.progress = None
+
+    def _recorded(self, attempt: Attempt) -> None:
+        self._forget(attempt)
+        if attempt.outcome is not None:
+            self.counts[attempt.outcome.status.value] += 1
+            if attempt.outcome.status is not JobStatus.DONE:
+                journal.not_done(attempt)
+
+    def _forget(self, attempt: Attempt) -> None:
+        self.held.pop(attempt.lease.key, None)
+        self._unrecorded.pop(attempt.lease.key, None)
+
+
+def offer_of(attempt: Attempt) -> Offer:
+    return Offer(attempt.lease, attempt.outcome or outcome.RELEASED, attempt.take_progress())

@@ -1,0 +1,114 @@
+"""Maintenance: reap, expire, prune. Every worker does it; there is no leader, and whoever comes first has done it.
+
+Each pass is spaced by what it costs, so that it never takes more than a few per cent of the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Sequence
+from uuid import UUID
+
+from django.db import Error as DatabaseTrouble
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_reliable_jobs import conf
+from django_reliable_jobs.states import JobStatus
+from django_reliable_jobs.store import notify, presence, reap
+from django_reliable_jobs.store.prune import prune
+from django_reliable_jobs.worker.connections import own_connection
+from django_reliable_jobs.worker.contact import Contact
+from django_reliable_jobs.worker.patience import Patience
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+BATCH = 200
+PRUNE_BATCH = 1000
+#: Seconds between two prune passes; a pass goes on until nothing is left, with a pause as long as each batch took.
+PRUNE_EVERY = 60.0
+#: For how many seconds the leases of a dead sibling are looked for: its last claim may commit after its death.
+DEAD_FOR = 10.0
+
+
+class Maintenance(threading.Thread):
+    """`dead_workers` are known to be dead (their supervisor says so): their leases are reaped without waiting."""
+
+    def __init__(self, alias: str, contact: Contact, patience: Patience, dead_workers: Sequence[UUID] = ()) -> None:
+        super().__init__(name="maintenance", daemon=True)
+        self.alias = alias
+        self.contact = contact
+        self.patience = patience
+        self.dead_workers = list(dead_workers)
+        self._dead_until = time.monotonic() + DEAD_FOR
+        self._prune_at = time.monotonic() + random.uniform(0, PRUNE_EVERY)
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        with own_connection(self.alias, "maintenance") as connection:
+            while True:
+                started = time.monotonic()
+                try:
+                    self._pass(connection)
+                except DatabaseTrouble as error:
+                    logger.debug("maintenance failed, again soon: %s", error)
+                    connection.close()
+                except Exception:
+                    logger.exception("maintenance failed")
+                cost = time.monotonic() - started
+                pause = max(conf.current().poll, 20 * cost)
+                reaping_in = self.contact.wait_for_reaping()
+                if 0 < reaping_in < pause:
+                    pause = reaping_in + 0.001
+                if self.dead_workers:
+                    pause = min(pause, 0.25)
+                if self._stopping.wait(pause):
+                    return
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _pass(self, connection: BaseDatabaseWrapper) -> None:
+        if self.dead_workers:
+            if time.monotonic() > self._dead_until:
+                self.dead_workers = []
+            else:
+                self._reap(connection)
+        if self.contact.wait_for_reaping() <= 0:
+            self._reap(connection)
+        with self.patience.wait_for(connection):
+            if expired := reap.expire(self.alias, BATCH):
+                logger.info("%d jobs had not started when they expired: CANCELLED", expired)
+        if time.monotonic() >= self._prune_at:
+            self._prune(connection)
+            self._prune_at = time.monotonic() + PRUNE_EVERY * random.uniform(0.8, 1.2)
+
+    def _reap(self, connection: BaseDatabaseWrapper) -> None:
+        own = self.contact.wait_for_reaping() <= 0
+        while True:
+            with self.patience.wait_for(connection):
+                reaped = reap.reap(self.alias, conf.current().backoff, BATCH, self.dead_workers, expired=own)
+            for job in reaped:
+                level = logging.ERROR if job.status == JobStatus.DEAD else logging.WARNING
+                logger.log(
+                    level, "%s #%s was lost with worker %s in attempt %s: it is %s", job.name, job.id, job.worker,
+                    job.attempts, job.status,
+                )  # fmt: skip
+            notify.wake(self.alias, {notify.work_payload(job.queue, job.priority) for job in reaped if job.queued})
+            if len(reaped) < BATCH:
+                return
+
+    def _prune(self, connection: BaseDatabaseWrapper) -> None:
+        for status in (JobStatus.DONE, JobStatus.CANCELLED, JobStatus.DEAD):
+            age = conf.current().retention.get(status.value)
+            while age is not None and not self._stopping.is_set():
+                started = time.monotonic()
+                with self.patience.wait_for(connection):
+                    pruned = prune(self.alias, status, age, PRUNE_BATCH)
+                if pruned < PRUNE_BATCH:
+                    break
+                self._stopping.wait(time.monotonic() - started)
+        with self.patience.wait_for(connection):
+            presence.gone(self.alias)

@@ -1,0 +1,222 @@
+"""A worker: one process that runs jobs. Puts the parts together, and stops them in order (protocol 10).
+
+Stopping. First nothing more is claimed, and what waits in memory for a slot is handed back. Running handlers get the
+grace time to finish. Those that are left are told to stop and get a moment to obey; then they are handed back, no
+attempt used, and the process ends. A second signal skips the waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import FrameType
+from uuid import UUID
+
+from django.db import Error as DatabaseTrouble
+
+from django_reliable_jobs import __version__, conf, outcome
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.errors import LeaseLost
+from django_reliable_jobs.store import presence
+from django_reliable_jobs.worker import exit_codes
+from django_reliable_jobs.worker.connections import own_connection
+from django_reliable_jobs.worker.contact import Contact
+from django_reliable_jobs.worker.deadlines import Watchdog
+from django_reliable_jobs.worker.engine import Engine, Told
+from django_reliable_jobs.worker.heart import Heart
+from django_reliable_jobs.worker.isolation import Nursery
+from django_reliable_jobs.worker.ledger import Ledger
+from django_reliable_jobs.worker.listener import Listener
+from django_reliable_jobs.worker.maintenance import Maintenance
+from django_reliable_jobs.worker.options import WorkerOptions
+from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.worker.prefetch import Prefetch
+from django_reliable_jobs.worker.slots import SlotPool
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+#: Seconds that handlers get to end once they are told to stop at the end of the grace time.
+OBEY = 1.0
+#: Seconds that the last outcomes get to reach the database.
+LAST_WORDS = 5.0
+
+STOP = "stop"
+
+
+class WorkerProcess:
+    """`worker` is the id of this process start; `dead_workers` are siblings whose leases are taken back at once."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        worker: UUID,
+        dead_workers: Sequence[UUID] = (),
+        nursery: Nursery | None = None,
+    ) -> None:
+        settings = conf.current()
+        self.options = options
+        self.worker = worker
+        self.commands: SimpleQueue[str] = SimpleQueue()
+        self.recycle = False
+        inbox: SimpleQueue[Attempt | Told | None] = SimpleQueue()
+        self.inbox = inbox
+        # A statement that takes half a lease is on a dead connection; what is left suffices to connect and heartbeat.
+        self.patience = patience = Patience(settings.lease / 2)
+        contact = Contact(settings.lease)
+        prefetch = Prefetch(settings.prefetch, options.slots)
+        self.ledger = Ledger(options.alias)
+        self.pool = SlotPool(options.slots, options.alias, worker, inbox.put, nursery)
+        me = presence.Presence(
+            worker, socket.gethostname()[:255], os.getpid(), __version__, str(options.queues)[:500], options.slots
+        )
+        self.heart = Heart(self.ledger, contact, patience, prefetch, me, lambda: self.pool.busy)
+        self.engine = Engine(
+            worker, options, self.ledger, self.pool, self.heart, prefetch, patience, inbox, self.commands.put
+        )
+        self.watchdog = Watchdog(self.pool, patience, options.grace, lambda: self.commands.put("written off"))
+        self.maintenance = Maintenance(options.alias, contact, patience, dead_workers)
+        self.listener = Listener(
+            settings.listen_database or options.alias,
+            worker,
+            patience,
+            lambda queue, priority: inbox.put(Told(queue, priority)),
+            self.heart.beat_soon,
+        )
+
+    def run(self) -> int:
+        """Work until told to stop; the exit status."""
+        logger.info(
+            "worker %s: %s:%s, %d slots, %s", self.worker, socket.gethostname(), os.getpid(), self.options.slots,
+            self.options.queues,
+        )  # fmt: skip
+        self.pool.start()
+        for thread in (self.heart, self.engine, self.watchdog, self.maintenance):
+            thread.start()
+        if conf.current().listen:
+            self.listener.start()
+        self._wait_for_the_end()
+        self._stop()
+        return self._exit_status()
+
+    def handle_signals(self) -> None:
+        """SIGTERM and SIGINT ask to stop. Only in the main thread; elsewhere `request_stop` does the same."""
+        if threading.current_thread() is not threading.main_thread():
+            logger.warning("not in the main thread: signals are left alone, stop this worker with request_stop()")
+            return
+        for name in ("SIGTERM", "SIGINT"):
+            signal.signal(getattr(signal, name), self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.commands.put(STOP)  # SimpleQueue.put is safe in a signal handler
+
+    def request_stop(self) -> None:
+        self.commands.put(STOP)
+
+    def _wait_for_the_end(self) -> None:
+        while not self.engine.ended.is_set():
+            try:
+                command = self.commands.get(timeout=1.0)
+            except Empty:
+                command = ""
+            if command == STOP:
+                return
+            if self._worn_out():
+                self.recycle = True
+                return
+
+    def _worn_out(self) -> bool:
+        """Whether a fresh process should take over: threads written off, many jobs done, too much memory."""
+        lost = self.pool.written_off
+        if lost and (lost >= self.pool.size or not self.pool.occupied):
+            logger.warning("%d threads of this worker are written off: it makes way for a fresh process", lost)
+            return True
+        limit = self.options.max_jobs_per_process
+        if limit is not None and self.engine.claimed_jobs >= limit:
+            return True
+        if self.options.max_rss is not None and _rss_mib() > self.options.max_rss:
+            logger.warning("this worker uses more than %d MiB: it makes way for a fresh process", self.options.max_rss)
+            return True
+        return False
+
+    def _stop(self) -> None:
+        self.engine.accepting = False
+        self.heart.me.stopping = True
+        self.heart.beat_soon()
+        for attempt in self.pool.withdraw():
+            self._hand_back(attempt)
+        until = time.monotonic() + self.options.grace
+        if self.pool.occupied:
+            logger.info(
+                "stopping: %d jobs are running, they have %g s to finish", len(self.pool.occupied), self.options.grace
+            )
+        skipped = self._wait(lambda: not self.pool.occupied, until)
+        running = list(self.pool.occupied)
+        for attempt in running:
+            attempt.stop(LeaseLost)
+        if running and not skipped:
+            self._wait(lambda: not self.pool.occupied, time.monotonic() + OBEY)
+        elif running:
+            self._wait(lambda: not self.pool.occupied, time.monotonic() + min(OBEY, 0.2))
+        for attempt in list(self.pool.occupied):
+            self._hand_back(attempt)
+        self.engine.stopping = True
+        self.inbox.put(None)
+        self.engine.ended.wait(LAST_WORDS)
+        for thread in (self.heart, self.maintenance, self.listener):
+            thread.stop()
+        self.pool.close()
+        self._say_goodbye()
+        self.watchdog.stop()
+
+    def _hand_back(self, attempt: Attempt) -> None:
+        attempt.decide(outcome.RELEASED)
+        self.inbox.put(attempt)
+
+    def _wait(self, done: object, until: float) -> bool:
+        """Wait until `done()` or `until`; True when a further signal cut it short."""
+        while not done() and time.monotonic() < until:  # type: ignore[operator]
+            try:
+                if self.commands.get(timeout=0.02) == STOP:
+                    return True
+            except Empty:
+                pass
+        return False
+
+    def _say_goodbye(self) -> None:
+        if not self.engine.ended.is_set():
+            logger.error("the last outcomes did not reach the database; their leases run out")
+            return
+        try:
+            with own_connection(self.options.alias, "goodbye") as connection, self.patience.wait_for(connection):
+                presence.gone(self.options.alias, [self.worker])
+        except DatabaseTrouble as error:
+            logger.debug("the worker's row stays until it is pruned: %s", error)
+
+    def _exit_status(self) -> int:
+        counts = self.ledger.counts
+        logger.info(
+            "worker %s ends: %s",
+            self.worker,
+            ", ".join(f"{n} {what.lower()}" for what, n in sorted(counts.items())) or "idle",
+        )
+        if self.engine.failed:
+            return exit_codes.BROKEN
+        if self.options.burst and (counts["FAILED"] or counts["DEAD"]):
+            return exit_codes.FAILURES
+        return exit_codes.RECYCLE if self.recycle else exit_codes.OK
+
+
+def _rss_mib() -> float:
+    """Resident memory of this process in MiB; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    except (OSError, ValueError, IndexError):
+        return 0.0

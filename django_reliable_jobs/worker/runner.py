@@ -1,0 +1,123 @@
+"""Runs one attempt after the other in the thread that it belongs to: a slot's, or a child process' main thread.
+
+It gives the handler its context, has plain, coroutine and atomic handlers run each in its way, lets other threads stop
+the one that runs, and puts the thread's connections in order afterwards.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import sys
+import threading
+import traceback
+from typing import Any
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_reliable_jobs import context as contexts
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.context import JobContext
+from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.errors import StopHandler
+from django_reliable_jobs.outcome import Outcome
+from django_reliable_jobs.worker import atomic, executor
+from django_reliable_jobs.worker.connections import Traces, cancel_queries, close_all, tidy
+from django_reliable_jobs.worker.coroutines import CoroutineRunner
+from django_reliable_jobs.worker.stopping import Target
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+#: Stack frames that are kept of a handler that does not stop.
+FRAMES = 30
+
+
+class Runner:
+    """Made in the thread that it runs attempts in. `alias` and `worker` are for atomic jobs and checkpoints."""
+
+    def __init__(self, name: str, alias: str, worker: UUID) -> None:
+        self.name = name
+        self.alias = alias
+        self.worker = worker
+        self.thread_id = threading.get_ident()
+        self._target = Target()
+        self._traces = Traces()
+        self._wrappers: list[BaseDatabaseWrapper] = self._traces.watch()
+        self._coroutines: CoroutineRunner | None = None
+        self._tainted = False
+
+    def run(self, attempt: Attempt, definition: JobDefinition) -> tuple[Outcome, bool]:
+        """The outcome, and whether it is in the database already (an atomic job's). Never raises."""
+        settled = False
+        try:
+            attempt.on_stop = self._on_stop
+            self._target.arm(attempt)
+            outcome, settled = self._handle(attempt, definition)
+        except BaseException as error:  # noqa: BLE001 - an exception from outside that hit between two statements
+            outcome = executor.outcome_of_error(attempt, definition, error)
+        finally:
+            self._target.disarm()
+            attempt.on_stop = None
+        return outcome, settled
+
+    def _handle(self, attempt: Attempt, definition: JobDefinition) -> tuple[Outcome, bool]:
+        context = JobContext(attempt, self.alias)
+        if definition.atomic:
+            return atomic.execute(attempt, definition, self.alias, self.worker, context)
+        function = definition.function
+
+        def call(args: list[Any], kwargs: dict[str, Any]) -> Any:
+            variables = contextvars.Context()
+            variables.run(contexts.bind, context)
+            given = (context, *args) if definition.takes_context else args
+            if definition.is_coroutine:
+                return self._loop().run(function(*given, **kwargs), variables)
+            return variables.run(function, *given, **kwargs)
+
+        return executor.execute(attempt, definition, call), False
+
+    def _loop(self) -> CoroutineRunner:
+        if self._coroutines is None:
+            self._coroutines = CoroutineRunner(self.name)
+        return self._coroutines
+
+    def _on_stop(self, attempt: Attempt, kind: type[StopHandler]) -> None:
+        """From another thread. In one of its own: cancelling a query may take seconds, and the caller has no time."""
+        threading.Thread(target=self._stop, args=(attempt, kind), name=f"{self.name}-stop", daemon=True).start()
+
+    def _stop(self, attempt: Attempt, kind: type[StopHandler]) -> None:
+        with self._target.held(attempt) as running:
+            if not running:
+                return
+            at_await = self._coroutines is not None and self._coroutines.cancel()
+            if not at_await:
+                self._target.interrupt(attempt, kind)
+            wrappers = self._wrappers + (self._coroutines.wrappers if self._coroutines is not None else [])
+            if any(wrapper.connection is not None for wrapper in wrappers):
+                # A cancellation can arrive late: whatever these connections run next must not be another job's.
+                self._tainted = True
+                cancel_queries(wrappers)
+
+    def insist(self, attempt: Attempt) -> None:
+        """From another thread: the coroutine was cancelled at its await and did not end; raise in its thread."""
+        with self._target.held(attempt) as running:
+            if running and attempt.stop_kind is not None:
+                self._target.interrupt(attempt, attempt.stop_kind)
+
+    def where(self) -> str:
+        """Where the thread is just now, for the error of a handler that does not stop."""
+        frame = sys._current_frames().get(self.thread_id)
+        return "" if frame is None else "".join(traceback.format_stack(frame)[-FRAMES:])
+
+    def tidy(self) -> None:
+        """Put the connections in order for the next attempt."""
+        tainted, self._tainted = self._tainted, False
+        tidy(self._wrappers, self._traces, tainted=tainted)
+        if self._coroutines is not None:
+            self._coroutines.tidy(tainted=tainted)
+
+    def close(self) -> None:
+        close_all(self._wrappers)
+        if self._coroutines is not None:
+            self._coroutines.close()

@@ -1,0 +1,169 @@
+"""Slots: the threads that run handlers.
+
+A slot takes an attempt from the queue that all slots share, runs it, reports what it came to, puts its thread's
+connections in order and takes the next. A slot whose handler does not come back is written off: a fresh thread takes
+its place, and the old one ends when its handler does, its words unheard.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from uuid import UUID
+
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.outcome import Outcome
+from django_reliable_jobs.worker import journal
+from django_reliable_jobs.worker.isolation import IsolatedRunner, Nursery
+from django_reliable_jobs.worker.runner import Runner
+
+logger = logging.getLogger("django_reliable_jobs.worker")
+
+#: From this many losses on a job runs in a child process.
+LOSSES_TO_ISOLATE = 2
+
+
+class Slot(threading.Thread):
+    """One thread that runs attempts, one at a time; an isolated one in a child process that it keeps for the next."""
+
+    def __init__(self, pool: SlotPool, number: int) -> None:
+        super().__init__(name=f"slot-{number}", daemon=True)
+        self.pool = pool
+        self.current: tuple[Attempt, JobDefinition] | None = None
+        self.written_off = False
+        self._runner: Runner | None = None
+        self._child: IsolatedRunner | None = None
+
+    def run(self) -> None:
+        self._runner = Runner(self.name, self.pool.alias, self.pool.worker)
+        while not self.written_off and (work := self.pool.ready.get()) is not None:
+            self._run_one(*work)
+        self._runner.close()
+        if self._child is not None:
+            self._child.close()
+
+    def _run_one(self, attempt: Attempt, definition: JobDefinition) -> None:
+        runner = self._runner_for(attempt, definition)
+        self.current = (attempt, definition)
+        attempt.start()
+        outcome, settled = runner.run(attempt, definition)
+        attempt.took = time.monotonic() - (attempt.started or 0.0)
+        self.current = None
+        self.pool.finished(attempt, outcome, settled=settled)
+        runner.tidy()
+
+    def _runner_for(self, attempt: Attempt, definition: JobDefinition) -> Runner | IsolatedRunner:
+        """A job that was lost twice may be what kills its workers: it runs in a child too (protocol 7)."""
+        assert self._runner is not None
+        if definition.isolation == "thread" and attempt.lease.losses < LOSSES_TO_ISOLATE:
+            return self._runner
+        if self.pool.nursery is None:
+            journal.not_isolated(attempt)
+            return self._runner
+        if self._child is None:
+            self._child = IsolatedRunner(self.name, self.pool.nursery)
+        return self._child
+
+    @property
+    def isolated(self) -> bool:
+        """Whether a child process has the attempt that is running."""
+        return self._child is not None and self._child.running
+
+    def insist(self, attempt: Attempt, *, final: bool) -> None:
+        """From another thread: the handler was told to stop a while ago; `final`: its grace time is over."""
+        if self._runner is not None:
+            self._runner.insist(attempt)
+        if self._child is not None and final:
+            self._child.insist(attempt)
+
+    def where(self) -> str:
+        """Where the handler is just now."""
+        return "" if self._runner is None or self.isolated else self._runner.where()
+
+
+class SlotPool:
+    """The slots of a worker, and the queue of attempts that wait for one.
+
+    `finished` hands an attempt with its outcome to `report`, in the slot's thread. `occupied` are the attempts that
+    sit in a slot or wait for one; it is changed by single set operations only, which are atomic in CPython.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        alias: str,
+        worker: UUID,
+        report: Callable[[Attempt], None],
+        nursery: Nursery | None = None,
+    ) -> None:
+        self.size = size
+        self.alias = alias
+        self.worker = worker
+        self.report = report
+        self.nursery = nursery
+        self.ready: SimpleQueue[tuple[Attempt, JobDefinition] | None] = SimpleQueue()
+        self.occupied: set[Attempt] = set()
+        self.slots: list[Slot] = []
+        self.written_off = 0
+        self._numbers = 0
+
+    def start(self) -> None:
+        for _ in range(self.size):
+            self._add()
+
+    def _add(self) -> None:
+        self._numbers += 1
+        slot = Slot(self, self._numbers)
+        self.slots.append(slot)
+        slot.start()
+
+    @property
+    def free(self) -> int:
+        return self.size - len(self.occupied)
+
+    @property
+    def busy(self) -> int:
+        return min(self.size, len(self.occupied))
+
+    def submit(self, attempt: Attempt, definition: JobDefinition) -> None:
+        self.occupied.add(attempt)
+        self.ready.put((attempt, definition))
+
+    def finished(self, attempt: Attempt, outcome: Outcome, *, settled: bool) -> None:
+        """The handler came back. Its word counts unless somebody decided before."""
+        self.occupied.discard(attempt)
+        attempt.decide(outcome, settled=settled)
+        self.report(attempt)
+
+    def withdraw(self) -> list[Attempt]:
+        """Take back the attempts that no slot has begun."""
+        withdrawn: list[Attempt] = []
+        while not self.ready.empty():
+            try:
+                work = self.ready.get_nowait()
+            except Empty:
+                break
+            if work is not None:
+                self.occupied.discard(work[0])
+                withdrawn.append(work[0])
+        return withdrawn
+
+    def write_off(self, slot: Slot) -> None:
+        """The slot's handler does not come back: a fresh thread takes its place."""
+        work = slot.current
+        slot.written_off = True
+        self.written_off += 1
+        self.slots.remove(slot)
+        if work is not None:
+            self.occupied.discard(work[0])
+            self.report(work[0])
+        self._add()
+
+    def close(self) -> None:
+        """Let idle slots end; those that still run something are daemon threads and end with the process."""
+        for _ in self.slots:
+            self.ready.put(None)

@@ -1,0 +1,44 @@
+"""The two implementations of the exchange, so that every rule is tried on both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from uuid import UUID, uuid4
+
+import pytest
+
+from django_reliable_jobs.store import exchange as one_statement
+from django_reliable_jobs.store import portable
+from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish
+
+IMPLEMENTATIONS = {"one statement": one_statement.exchange, "portable": portable.exchange}
+
+
+class Exchange:
+    """One of the implementations, with what most tests leave alone filled in."""
+
+    def __init__(self, function: Callable[..., Exchanged]) -> None:
+        self.function = function
+        self.worker = uuid4()
+
+    def __call__(
+        self,
+        offers: Sequence[Offer] = (),
+        wish: Wish | None = None,
+        *,
+        worker: UUID | None = None,
+        lease: float = 30.0,
+    ) -> Exchanged:
+        return self.function("default", worker or self.worker, lease, offers, wish or Wish())
+
+    def claim(
+        self, free: int = 8, ahead: int = 0, *, pairs: Sequence[Pair] | None = None, window: int = 0
+    ) -> list[int]:
+        """The ids of the jobs that were claimed, in the order to run them."""
+        got = self(wish=Wish(free, ahead, pairs or [Pair("default", 0)], window))
+        return [lease.job_id for lease in got.leases]
+
+
+@pytest.fixture(params=IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
+def exchange(request: pytest.FixtureRequest) -> Exchange:
+    return Exchange(request.param)
