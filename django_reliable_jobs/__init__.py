@@ -17,6 +17,7 @@ from django_reliable_jobs.errors import (
     UnknownJob,
 )
 from django_reliable_jobs.registry import job
+from django_reliable_jobs.scheduling import cron, every
 from django_reliable_jobs.states import JobStatus
 
 __all__ = [
@@ -35,7 +36,9 @@ __all__ = [
     "Snooze",
     "StaleToken",
     "UnknownJob",
+    "cron",
     "current_job",
+    "every",
     "job",
 ]
 

@@ -14,6 +14,7 @@ class ReliableJobsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from django_reliable_jobs import checks, enqueue, registry  # noqa: F401 - importing them registers what they bring
+        # Importing them registers what they bring.
+        from django_reliable_jobs import checks, enqueue, migrate_checks, registry, schedule_checks  # noqa: F401
 
         registry.autodiscover()

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from django_reliable_jobs.errors import StopHandler
+from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.outcome import Outcome
 
@@ -24,11 +24,12 @@ Clock = Callable[[], float]
 class Attempt:
     """Times are `time.monotonic()` seconds of this process; a host's wall clock has no say."""
 
-    __slots__ = ("_lock", "deadline", "lease", "on_stop", "outcome", "progress", "safe_until", "settled", "started",
+    __slots__ = ("_lock", "deadline", "key", "lease", "on_stop", "outcome", "progress", "safe_until", "settled", "started",
                  "stop_kind", "stopped_at", "told", "took")  # fmt: skip
 
     def __init__(self, lease: Lease, safe_until: float = float("inf")) -> None:
         self.lease = lease
+        self.key = lease.key
         #: Until when the lease is certainly ours: the last extension was asked for one LEASE before this.
         self.safe_until = safe_until
         self.started: float | None = None
@@ -52,6 +53,9 @@ class Attempt:
         self.started = time.monotonic()
         if self.lease.timeout is not None:
             self.deadline = self.started + self.lease.timeout
+        if self.started > self.safe_until:
+            # The process was stopped while this attempt waited for a slot: the job is somebody else's by now.
+            self.stop(LeaseLost)
 
     def stop(self, kind: type[StopHandler]) -> bool:
         """Tell the handler to stop. False when it was told before, or when it is decided already."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -39,6 +41,7 @@ class JobContext:
         self._alias = alias  # None: there is no row, what is saved stays in memory
         self._state: Any = None
         self._loaded = False
+        self._uncommitted = False  # a checkpoint was saved in a transaction that has not been seen to commit
 
     @property
     def job_id(self) -> int:
@@ -107,12 +110,13 @@ class JobContext:
         The first look stamps the checkpoint with this attempt's token, in a transaction of its own: an older attempt
         that is still running cannot save any more. Raises `StaleToken` when a newer attempt has been here.
         """
-        if not self._loaded:
-            if self._alias is not None:
-                alias, key = self._alias, self._attempt.lease.key
-                text = _in_own_transaction(alias, lambda: store.load(alias, key))
-                self._state = None if text is None else payload.loads(text)
-            self._loaded = True
+        if self._alias is not None and (self._uncommitted or not self._loaded):
+            alias, key = self._alias, self._attempt.lease.key
+            self._uncommitted = self._uncommitted and connections[alias].in_atomic_block
+            # The row that this transaction has written is its own to read: what a savepoint's rollback left of it.
+            run = _here if self._uncommitted else _in_own_transaction
+            text = run(alias, lambda: store.load(alias, key))
+            self._state, self._loaded = (None if text is None else payload.loads(text)), True
         return self._state
 
     def checkpoint(self, value: Any) -> None:
@@ -128,7 +132,15 @@ class JobContext:
                 # A process that is stopped in this transaction must not hold the checkpoint's row for ever.
                 bound_idle(self._alias, max(left, 0) + conf.current().grace)
             store.save(self._alias, self._attempt.lease.key, text)
-        self._state, self._loaded = payload.loads(text), True
+            if connections[self._alias].in_atomic_block:
+                # A rollback would take it back: until the commit, `state` asks the database.
+                self._uncommitted = True
+                transaction.on_commit(lambda: self._saved(text), using=self._alias, robust=True)
+                return
+        self._saved(text)
+
+    def _saved(self, text: str) -> None:
+        self._state, self._loaded, self._uncommitted = payload.loads(text), True, False
 
     async def astate(self) -> Any:
         """`state` for coroutines."""
@@ -157,9 +169,18 @@ def current_job() -> JobContext | None:
     return _current.get()
 
 
-def bind(context: JobContext) -> None:
-    """Make `context` what `current_job()` finds in the current `contextvars` context."""
-    _current.set(context)
+def invocation(
+    definition: JobDefinition, context: JobContext, args: list[Any], kwargs: dict[str, Any]
+) -> tuple[contextvars.Context, Callable[[], Any]]:
+    """What calls the handler, and the fresh `contextvars` context to call it in.
+
+    A parameter named `scheduled_for` gets the fire time of a scheduled job, unless the call gives it.
+    """
+    variables = contextvars.Context()
+    variables.run(_current.set, context)
+    kwargs = definition.with_fire_time(args, kwargs, context.scheduled_for)
+    given = (context, *args) if definition.takes_context else args
+    return variables, partial(definition.function, *given, **kwargs)
 
 
 def run_in_context(context: JobContext, function: Callable[[], T]) -> T:
@@ -169,6 +190,10 @@ def run_in_context(context: JobContext, function: Callable[[], T]) -> T:
         return function()
     finally:
         _current.reset(token)
+
+
+def _here(alias: str, function: Callable[[], T]) -> T:
+    return function()
 
 
 def _in_own_transaction(alias: str, function: Callable[[], T]) -> T:

@@ -112,8 +112,11 @@ def _batches(jobs: Jobs, using: str | None, statuses: tuple[JobStatus, ...]) -> 
         yield using or conf.current().database, [jobs]
     else:
         alias = using or jobs.db
-        rows = Job.objects.using(alias).filter(pk__in=jobs.using(alias).values("pk")) if jobs.query.is_sliced else jobs
-        rows = rows.using(alias).filter(status__in=statuses).order_by("pk")
+        rows = jobs.using(alias)
+        if jobs.query.is_sliced:
+            # Read once: when its first jobs are changed, the same slice is made of others.
+            rows = Job.objects.using(alias).filter(pk__in=list(rows.values_list("pk", flat=True)))
+        rows = rows.filter(status__in=statuses).order_by("pk")
         last = 0
         while ids := list(rows.filter(pk__gt=last).values_list("pk", flat=True)[:BATCH]):
             yield alias, ids

@@ -185,6 +185,8 @@ class JobDefinition(Enqueueable):
     #: The handler's signature without the context, as a caller sees it.
     signature: inspect.Signature = field(init=False, repr=False)
     is_coroutine: bool = field(init=False, repr=False)
+    #: The handler has a parameter `scheduled_for`, which gets the fire time of a scheduled job.
+    wants_fire_time: bool = field(init=False, repr=False)
     parameter_names: tuple[str, ...] = field(init=False, repr=False)
     _counts: range = field(init=False, repr=False)
     _bound: BoundJob = field(init=False, repr=False)
@@ -195,6 +197,8 @@ class JobDefinition(Enqueueable):
             parameters = parameters[1:]
         set_once = object.__setattr__
         set_once(self, "signature", inspect.Signature(parameters))
+        named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        set_once(self, "wants_fire_time", any(p.name == "scheduled_for" and p.kind in named for p in parameters))
         set_once(self, "is_coroutine", inspect.iscoroutinefunction(self.function))
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         set_once(self, "parameter_names", tuple(p.name for p in positional))
@@ -227,6 +231,15 @@ class JobDefinition(Enqueueable):
             self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.name}{self.signature}: {error}") from None
+
+    def with_fire_time(
+        self, args: Sequence[Any], kwargs: dict[str, Any], scheduled_for: datetime | None
+    ) -> dict[str, Any]:
+        """The named arguments, with the fire time if the handler has a parameter for it that the call leaves open."""
+        if scheduled_for is None or not self.wants_fire_time or "scheduled_for" in kwargs:
+            return kwargs
+        given = "scheduled_for" in self.parameter_names[: len(args)]
+        return kwargs if given else kwargs | {"scheduled_for": scheduled_for}
 
     def using(self, **options: Unpack[UsingOptions]) -> BoundJob:
         """Options for one enqueue: `send.using(delay=60, unique_key="x").enqueue(1)`."""

@@ -19,6 +19,7 @@ from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.registry import check_max_attempts, check_priority, check_queue
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.insert import CHUNK, Call, Inserted, NewJob, insert, insert_many
+from django_reliable_jobs.store.schedules import ScheduledJob
 
 MAX_KEY = 255
 
@@ -58,6 +59,26 @@ def enqueue_many(job: BoundJob, calls: Iterable[Sequence[Any] | Mapping[str, Any
                         raise AlreadyEnqueued(_clash(job, call, holder), holder)
     _wake(alias, new)
     return [job_id for job_id, _ in rows]
+
+
+def scheduled_job(
+    definition: JobDefinition, args: str, kwargs: str, scheduled_for: datetime, delay: float = 0.0
+) -> ScheduledJob:
+    """The job of a schedule's run; `args` and `kwargs` are the schedule's JSON texts, `delay` is in seconds.
+
+    Raises whatever a callable `unique_key` raises; it gets the fire time where the handler does.
+    """
+    _, new = _new_job(definition.bound())
+    unique_key = None
+    if definition.unique_key is not None:
+        positional = payload.loads(args)
+        named = definition.with_fire_time(positional, payload.loads(kwargs), scheduled_for)
+        unique_key = _key(definition.unique_key, "unique_key", tuple(positional), named)
+    return ScheduledJob(
+        name=definition.name, queue=new.queue, priority=new.priority, args=args, kwargs=kwargs,
+        max_attempts=new.max_attempts, timeout=new.timeout, expires_in=new.expires_in, unique_key=unique_key,
+        unique_until_start=new.unique_until_start, delay=delay,
+    )  # fmt: skip
 
 
 def _split(job: BoundJob, call: Any, index: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -45,6 +45,10 @@ class StaleToken(ReliableJobsError):
     """A newer owner has been seen: the writer's fencing token is no longer the latest."""
 
 
+class GuardUnavailable(ReliableJobsError):
+    """The guard's store did not answer within `GUARDS["TIMEOUT"]`: whether the key is free is not known."""
+
+
 class MigrationLockTimeout(ReliableJobsError):
     """Another process held the migration lock for as long as the caller would wait. Nothing was changed."""
 

@@ -224,6 +224,11 @@ def find(name: str) -> JobDefinition:
         ) from None
 
 
+def names() -> list[str]:
+    """Every name and alias that `find` knows."""
+    return list(_by_name)
+
+
 def all_definitions() -> Iterator[JobDefinition]:
     """Every definition once, by name."""
     for name, definition in sorted(_by_name.items()):

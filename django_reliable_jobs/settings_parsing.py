@@ -164,7 +164,11 @@ _RETENTION: Section = {
     "DEAD": (None, optional_seconds),
     "CRON_RUN": (90 * DAY, optional_seconds),
 }
-_GUARDS: Section = {"STORE": ("django_reliable_jobs.guards.database.DatabaseStore", _text), "TIMEOUT": (2, _positive)}
+_GUARDS: Section = {
+    "STORE": ("django_reliable_jobs.guards.database.DatabaseStore", _text),
+    "OPTIONS": ({}, partial(_kind, kind=dict, text="a dict")),
+    "TIMEOUT": (2, _positive),
+}
 _MIGRATE: Section = {
     "DATABASE": (None, _optional_text),
     "LOCK_TIMEOUT": (600, seconds),

@@ -54,11 +54,10 @@ class PgBouncer:
         if account:
             for path in (self.home, config, names):
                 os.chown(path, account.uid, account.gid)
-        identity = {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
         self._process = subprocess.Popen(
-            [binary, "--quiet", str(config)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, cwd="/", start_new_session=True, **identity,
-        )  # type: ignore[call-overload] # fmt: skip
+            [*self._prefix(account), binary, "--quiet", str(config)], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
+        )  # fmt: skip
         try:
             self._wait()
         except BaseException:
@@ -105,6 +104,12 @@ class PgBouncer:
         lines = [f"{name} = {value}" for name, value in settings.items()]
         server = f"host={self.server.socket_dir} port={self.server.port}"
         return "\n".join(["[databases]", f"* = {server}", "[pgbouncer]", *lines, ""])
+
+    @staticmethod
+    def _prefix(account: Account | None) -> list[str]:
+        """It ends with the process that has started it, also when that one is killed. `setpriv` comes with Debian."""
+        identity = [f"--reuid={account.uid}", f"--regid={account.gid}", "--clear-groups"] if account else []
+        return ["setpriv", "--pdeathsig=KILL", *identity]
 
     def _wait(self) -> None:
         assert self._process is not None

@@ -2,9 +2,24 @@
 
 from django_reliable_jobs.models.attempt import JobAttempt
 from django_reliable_jobs.models.checkpoint import JobCheckpoint
+from django_reliable_jobs.models.fence import Fence
+from django_reliable_jobs.models.guard_claim import GuardClaim
 from django_reliable_jobs.models.job import Job
 from django_reliable_jobs.models.queue_state import QueueState
+from django_reliable_jobs.models.schedule import CronRun, CronSchedule, ScheduleRelease
 from django_reliable_jobs.models.worker import Worker
 from django_reliable_jobs.states import JobStatus
 
-__all__ = ["Job", "JobAttempt", "JobCheckpoint", "JobStatus", "QueueState", "Worker"]
+__all__ = [
+    "CronRun",
+    "CronSchedule",
+    "Fence",
+    "GuardClaim",
+    "Job",
+    "JobAttempt",
+    "JobCheckpoint",
+    "JobStatus",
+    "QueueState",
+    "ScheduleRelease",
+    "Worker",
+]

@@ -109,6 +109,12 @@ class Job(models.Model):
                 condition=Q(status__in=[s.value for s in FINISHED]),
                 name="reliable_jobs_finished",
             ),
+            # Of schedules' jobs only: what is unfinished of earlier fires, however many runs there were.
+            models.Index(
+                fields=["scheduled_for"],
+                condition=Q(scheduled_for__isnull=False, status__in=[s.value for s in UNFINISHED]),
+                name="reliable_jobs_scheduled",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -8,8 +8,10 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
+from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.states import UNFINISHED
+from django_reliable_jobs.store.insert import MAX_ROUNDS
 from django_reliable_jobs.store.statements import run
 
 
@@ -33,7 +35,7 @@ class Clash(NamedTuple):
     """A retry that its `unique_key` forbids: `holder` is the unfinished job that has the key."""
 
     id: int
-    holder: int | None
+    holder: int
 
 
 def cancel(alias: str, job_ids: Sequence[int]) -> list[Cancelled]:
@@ -45,14 +47,18 @@ def retry(alias: str, job_id: int) -> Woken | Clash | None:
 
     A savepoint for each job: its `unique_key` may be taken by an unfinished one.
     """
-    try:
-        with transaction.atomic(using=alias):
-            rows = run(alias, "retry", {"job_id": job_id})
-    except IntegrityError:
-        key = Job.objects.using(alias).filter(pk=job_id).values_list("unique_key", flat=True).first()
-        holder = Job.objects.using(alias).filter(unique_key=key, status__in=UNFINISHED).exclude(pk=job_id).first()
-        return Clash(job_id, None if holder is None else holder.pk)
-    return Woken(*rows[0]) if rows else None
+    for _ in range(MAX_ROUNDS):
+        try:
+            with transaction.atomic(using=alias):
+                rows = run(alias, "retry", {"job_id": job_id})
+            return Woken(*rows[0]) if rows else None
+        except IntegrityError:
+            # Nobody holds the key any more if the holder has just finished, or if this job is gone: try again.
+            jobs = Job.objects.using(alias)
+            for key in jobs.filter(pk=job_id, unique_key__isnull=False).values_list("unique_key", flat=True):
+                for holder in jobs.filter(unique_key=key, status__in=UNFINISHED).exclude(pk=job_id):
+                    return Clash(job_id, holder.pk)
+    raise ReliableJobsError(f"job {job_id}: its unique key changed hands {MAX_ROUNDS} times; retry it again.")
 
 
 def run_now(alias: str, job_ids: Sequence[int]) -> list[Woken]:

@@ -74,10 +74,10 @@ def _due(alias: str, pair: Pair, window: int) -> list[tuple[int, datetime, int]]
     in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
     jobs = Job.objects.using(alias).filter(
         in_time,
+        Q(run_at__gt=pair.since) | Q(run_at=pair.since, pk__gte=pair.job_id),
         status__in=CLAIMABLE,
         queue=pair.queue,
         priority=pair.priority,
-        run_at__gte=pair.since,
         run_at__lte=Now(),
     )
     return [(-pair.priority, *row) for row in jobs.order_by("run_at", "id").values_list("run_at", "id")[:window]]

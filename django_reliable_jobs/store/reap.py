@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -33,6 +34,7 @@ def reap(
     """Take back up to `batch` leases: `expired` ones, and those of `dead_workers` in any case (protocol 7)."""
     params = {
         "batch": batch,
+        "steps": _steps_to_the_cap(backoff),
         "dead_workers": list(dead_workers),
         "expired": expired,
         "base": backoff.base,
@@ -40,6 +42,13 @@ def reap(
         "cap": backoff.cap,
     }
     return [Reaped(*row) for row in run(alias, "reap", params)]
+
+
+def _steps_to_the_cap(backoff: Backoff) -> float:
+    """The exponent at which the delay is the cap: a larger one would only overflow, and with it every reap."""
+    if backoff.factor == 1 or backoff.base < 1e-6:
+        return 0.0
+    return math.log(backoff.cap / backoff.base) / math.log(backoff.factor)
 
 
 def release_unheld(alias: str, worker: UUID, tokens: Sequence[int]) -> list[int]:

@@ -9,18 +9,16 @@ dropped).
 
 from __future__ import annotations
 
-import contextvars
 import logging
-from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
 
 from django_reliable_jobs import conf, payload
 from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.context import JobContext, bind
+from django_reliable_jobs.context import JobContext, invocation
 from django_reliable_jobs.definition import JobDefinition
-from django_reliable_jobs.errors import LeaseLost
+from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.store.exchange import Offer
 from django_reliable_jobs.store.settle import bound_idle, settle
@@ -42,9 +40,15 @@ def execute(
             if lease.timeout is not None:
                 bound_idle(alias, lease.timeout + conf.current().grace)
             outcome: list[Outcome] = []
+
+            def note_the_commit() -> None:
+                committed.extend(outcome)
+                attempt.safe_until = float("inf")  # settled: no lease is left to lose, the callbacks may go on
+
             # The first callback: it tells a commit that went well from an error in a later callback.
-            transaction.on_commit(lambda: committed.extend(outcome), using=alias)
-            value = _call(definition, context, args, kwargs)
+            transaction.on_commit(note_the_commit, using=alias)
+            variables, handler = invocation(definition, context, args, kwargs)
+            value = variables.run(handler)
             outcome.append(executor.outcome_of_value(lease, definition, value))
             with connections[alias].cursor() as cursor:
                 cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
@@ -53,14 +57,9 @@ def execute(
     except BaseException as error:
         if not committed:
             return executor.outcome_of_error(attempt, definition, error), False
-        logger.exception(
-            "%s #%s is %s; a callback after its commit failed", lease.name, lease.job_id, committed[0].status
-        )
+        name, status = f"{lease.name} #{lease.job_id}", committed[0].status
+        if isinstance(error, StopHandler):
+            logger.warning("%s is %s; it was told to stop in the callbacks after its commit", name, status)
+        else:
+            logger.exception("%s is %s; a callback after its commit failed", name, status)
     return committed[0], True
-
-
-def _call(definition: JobDefinition, context: JobContext, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    given = (context, *args) if definition.takes_context else args
-    variables = contextvars.Context()
-    variables.run(bind, context)
-    return variables.run(definition.function, *given, **kwargs)

@@ -25,6 +25,7 @@ from django_reliable_jobs.outcome import ErrorRecord
 from django_reliable_jobs.worker import executor
 from django_reliable_jobs.worker.isolation import Ended, Hello, Progress, RunJob, StopJob
 from django_reliable_jobs.worker.runner import Runner
+from django_reliable_jobs.worker.signals import install
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -75,8 +76,7 @@ class Channel:
 def live(descriptor: int, alias: str, worker: UUID) -> None:
     """Run jobs until the channel ends. Never returns."""
     # The worker decides when a handler has to stop; a Ctrl-C in the terminal goes to the worker alone.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    install((signal.SIGINT, signal.SIGTERM), lambda: None)
     channel = Channel(descriptor)
     runner = Runner("isolated", alias, worker)
     threading.Thread(target=channel.listen, name="channel", daemon=True).start()

@@ -23,6 +23,7 @@ FULL_LOOK = (0.2, 1.0)
 #: Candidates looked at beyond those wanted; doubled while rivals hold all of them.
 SPARE = 16
 MAX_WINDOW = 4096
+START = (BEGINNING, 0)
 
 
 class Claiming:
@@ -31,7 +32,8 @@ class Claiming:
     def __init__(self, queues: QueueFilter, poll: float) -> None:
         self.queues = queues
         self.poll = poll
-        self.sinces: dict[tuple[str, int], datetime] = {}
+        #: Per pair the `run_at` and id of the last job that was claimed from it; many jobs may share a `run_at`.
+        self.sinces: dict[tuple[str, int], tuple[datetime, int]] = {}
         #: Monotonic time of the next full look.
         self.look_at = 0.0
         #: The last claim got all that it asked for, or was told of new work: ask again at once.
@@ -41,7 +43,7 @@ class Claiming:
     def told(self, queue: str, priority: int) -> None:
         """A notification names a pair with work."""
         if queue in self.queues:
-            self.sinces.setdefault((queue, priority), BEGINNING)
+            self.sinces.setdefault((queue, priority), START)
             self.more = True
 
     def freed(self) -> None:
@@ -56,7 +58,7 @@ class Claiming:
     def looked(self, found: Iterable[Work], cost: float) -> None:
         """Take over what a full look found."""
         mine = [work for work in found if work.queue in self.queues]
-        self.sinces = {(work.queue, work.priority): BEGINNING for work in mine if work.due_in <= 0}
+        self.sinces = {(work.queue, work.priority): START for work in mine if work.due_in <= 0}
         later = min((work.due_in for work in mine if work.due_in > 0), default=self.poll)
         pause = min(FULL_LOOK[1], max(FULL_LOOK[0], 20 * cost)) if self.sinces else self.poll
         self.look_at = time.monotonic() + max(0.001, min(pause, self.poll, later))
@@ -67,11 +69,11 @@ class Claiming:
         if free + ahead <= 0 or not self.sinces:
             return None
         pairs = []
-        for (queue, priority), since in self.sinces.items():
+        for (queue, priority), (since, job_id) in self.sinces.items():
             cap = self.queues.caps.get(queue)
             left = None if cap is None else cap - held_by_queue.get(queue, 0)
             if left is None or left > 0:
-                pairs.append(Pair(queue, priority, since, left))
+                pairs.append(Pair(queue, priority, since, left, job_id))
         if not pairs:
             self.more = False  # every queue with work is at its cap
             return None
@@ -89,5 +91,6 @@ class Claiming:
 
     def _advance(self, lease: Lease) -> None:
         pair = (lease.queue, lease.priority)
-        if lease.run_at > self.sinces.get(pair, lease.run_at):
-            self.sinces[pair] = lease.run_at
+        here = (lease.run_at, lease.job_id)
+        if here > self.sinces.get(pair, here):
+            self.sinces[pair] = here

@@ -4,29 +4,33 @@ Slots use Django's own connections of their thread. Between two attempts they ar
 two requests, and more: a handler may leave a transaction open, autocommit off, a SET behind; the next job must not
 see it.
 
-The worker's own threads (engine, heartbeat, maintenance) have connections of their own that nobody else touches.
+The worker's own threads (engine, heartbeat, maintenance) have connections of their own that nobody else touches: see
+`store.connections`.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+import select
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_reliable_jobs.store.connections import cancel_query, close, cut
+
 logger = logging.getLogger("django_reliable_jobs.worker")
 
-#: Statements after which a connection is not like new: session settings, session locks, temporary tables, cursors.
+#: How a statement begins after which a connection is not like new: session settings, temporary tables, cursors.
 _LEAVES_A_TRACE = re.compile(
-    r"^\s*(?:set\s+(?!local\b|constraints\b|transaction\b)|reset\b|listen\b|load\b|prepare\b"
-    r"|create\s+(?:local\s+|global\s+)?temp)|set_config\s*\(|pg_(?:try_)?advisory_lock",
-    re.IGNORECASE,
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:set\s+(?!local\b|constraints\b|transaction\b)|reset\b|listen\b|load\b"
+    r"|prepare\s+(?!transaction\b)|declare\b|create\s+(?:local\s+|global\s+)?temp)",
+    re.DOTALL,
 )
+#: `set_config(…, true)` is SET LOCAL: how fences and checkpoints bound their transaction.
+_LOCAL_CONFIG = re.compile(r"^\s*select set_config\('[a-z_.]+', (?:%\(\w+\)s|[^()])*, true\)\s*$")
+_INTO_TEMPORARY = re.compile(r"\binto\s+(?:local\s+|global\s+)?temp(?:orary)?\s")
 
 
 class Traces:
@@ -36,7 +40,7 @@ class Traces:
         self.left: set[str] = set()
 
     def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if _LEAVES_A_TRACE.search(sql if isinstance(sql, str) else str(sql)):
+        if leaves_a_trace(sql if isinstance(sql, str) else _text(sql)):
             self.left.add(context["connection"].alias)
         return execute(sql, params, many, context)
 
@@ -48,6 +52,25 @@ class Traces:
         return wrappers
 
 
+def _text(sql: Any) -> str:
+    """Of what psycopg takes beside `str`: bytes, and what its `sql` module composes."""
+    if isinstance(sql, bytes):
+        return sql.decode(errors="replace")
+    return sql.as_string(None) if hasattr(sql, "as_string") else str(sql)
+
+
+def leaves_a_trace(sql: str) -> bool:
+    """Whether the session is not like new after these statements. Cheap: it looks at everything that handlers run."""
+    text = sql.lower()
+    return (
+        _LEAVES_A_TRACE.match(text) is not None
+        or ("set_config" in text and _LOCAL_CONFIG.search(text) is None)
+        or "advisory_lock" in text
+        or (" temp" in text and _INTO_TEMPORARY.search(text) is not None)
+        or (";" in text and any(_LEAVES_A_TRACE.match(text, at.end()) for at in re.finditer(";", text)))
+    )
+
+
 def tidy(wrappers: list[BaseDatabaseWrapper], traces: Traces, *, tainted: bool = False) -> None:
     """Put a thread's connections in order before its next attempt. Never raises.
 
@@ -55,6 +78,8 @@ def tidy(wrappers: list[BaseDatabaseWrapper], traces: Traces, *, tainted: bool =
     closes all of them: a cancellation may have landed on any.
     """
     for connection in wrappers:
+        connection.execute_wrappers[:] = [traces]
+        connection.force_debug_cursor = False
         if connection.connection is None and not connection.in_atomic_block:
             continue
         try:
@@ -74,6 +99,25 @@ def tidy(wrappers: list[BaseDatabaseWrapper], traces: Traces, *, tainted: bool =
     traces.left.clear()
 
 
+def drop_the_dead(wrappers: list[BaseDatabaseWrapper]) -> None:
+    """Close idle connections on which the server has hung up, so that the next attempt does not fail for it.
+
+    There is something to read on a connection that nobody uses: the end of it, or a message that makes it no longer
+    like new. Asking costs a system call, no round trip.
+    """
+    for connection in wrappers:
+        raw = getattr(connection.connection, "pgconn", None)
+        if raw is None or not hasattr(select, "poll"):
+            continue
+        try:
+            idle = select.poll()
+            idle.register(raw.socket, select.POLLIN)
+            if idle.poll(0):
+                close(connection)
+        except Exception:  # noqa: BLE001 - it is closed already
+            close(connection)
+
+
 def leave_nothing_open() -> None:
     """Before a fork: close this process' connections and its pools, whose threads a child would not have."""
     for connection in connections.all():
@@ -88,38 +132,14 @@ def close_all(wrappers: list[BaseDatabaseWrapper]) -> None:
 
 
 def cancel_queries(wrappers: list[BaseDatabaseWrapper]) -> None:
-    """From another thread: ask the servers to cancel what these connections are running. Never raises."""
+    """From another thread: ask the servers to cancel what these connections are running. Never raises.
+
+    A server that does not answer will not answer the query either: whoever waits for it is freed by a cut.
+    """
     for connection in wrappers:
         raw = connection.connection
-        if raw is None:
-            continue
-        try:
-            # cancel_safe() (psycopg 3.2) encrypts and times out where libpq can; cancel() is its older form.
-            raw.cancel_safe(timeout=2.0) if hasattr(raw, "cancel_safe") else raw.cancel()
-        except Exception as error:  # noqa: BLE001 - the query may have ended, or the server is out of reach
-            logger.debug("cancelling a query on %r failed: %s", connection.alias, error)
-
-
-def close(connection: BaseDatabaseWrapper) -> None:
-    """Throw the connection away, whatever state it is in; the server rolls back what was open."""
-    raw = connection.connection
-    connection.connection = None
-    connection.queries_log.clear()
-    connection.run_on_commit = []
-    connection.savepoint_ids = []
-    connection.in_atomic_block = False
-    connection.atomic_blocks = []
-    connection.needs_rollback = False
-    connection.closed_in_transaction = False
-    connection.errors_occurred = False
-    if raw is not None:
-        try:
-            raw.close()
-            # Django's pool has to be told, or it waits for the connection for ever; a closed one it replaces.
-            if (pool := getattr(raw, "_pool", None)) is not None:
-                pool.putconn(raw)
-        except Exception as error:  # noqa: BLE001
-            logger.debug("closing a connection to %r failed: %s", connection.alias, error)
+        if raw is not None and not cancel_query(raw):
+            cut(connection)
 
 
 def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
@@ -127,28 +147,3 @@ def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
     info = getattr(connection.connection, "info", None)
     status = getattr(info, "transaction_status", None)
     return status is not None and status.name != "IDLE"
-
-
-@contextmanager
-def own_connection(alias: str, name: str) -> Iterator[BaseDatabaseWrapper]:
-    """For a thread of the worker: a connection to `alias` that no handler uses, closed at the end.
-
-    It is not pooled by Django, lives as long as the thread, and does not fill the query log. TCP keepalives are on
-    unless the project sets its own, so that a dead network is noticed within about half a minute.
-    """
-    connection = connections[alias].copy(alias)
-    options = dict(connection.settings_dict.get("OPTIONS") or {})
-    if connection.vendor == "postgresql":
-        options.pop("pool", None)
-        options = {
-            "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000,
-            "connect_timeout": 10, "application_name": f"reliable_jobs {name}",
-        } | options  # fmt: skip
-    connection.settings_dict = connection.settings_dict | {"OPTIONS": options, "CONN_MAX_AGE": None}
-    connection.queries_log = deque(maxlen=1)
-    connections[alias] = connection
-    try:
-        yield connection
-    finally:
-        close(connection)
-        del connections[alias]

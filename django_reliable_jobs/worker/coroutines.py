@@ -30,10 +30,16 @@ class _SyncThread(ThreadPoolExecutor):
     """One thread, started by its first call; remembers whether it was used since the last clean-up."""
 
     used = False
+    _last: Future[Any] | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.used = True
-        return super().submit(fn, *args, **kwargs)
+        self._last = super().submit(fn, *args, **kwargs)
+        return self._last
+
+    @property
+    def busy(self) -> bool:
+        return self._last is not None and not self._last.done()
 
 
 class CoroutineRunner:
@@ -47,6 +53,7 @@ class CoroutineRunner:
         self.executor = _SyncThread(1, thread_name_prefix=f"{name}-sync", initializer=self._watch)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._main: asyncio.Task[Any] | None = None
+        self._haunted = False
 
     def _watch(self) -> None:
         self.wrappers = self.traces.watch()
@@ -86,16 +93,24 @@ class CoroutineRunner:
             _, pending = self.loop.run_until_complete(asyncio.wait(tasks, timeout=LEFTOVER_GRACE))
             if pending:
                 logger.warning("a coroutine handler left %d tasks behind that ignore their cancellation", len(pending))
-                self._tasks.clear()
+                self._haunted = True
 
-    def tidy(self, *, tainted: bool) -> None:
-        """Put the connections of the slot's `sync_to_async` thread in order, in that thread, if it was used."""
+    def tidy(self, *, tainted: bool) -> bool:
+        """Put the connections of the slot's `sync_to_async` thread in order, in that thread, if it was used.
+
+        False: something of a handler is still in the loop or in that thread. Neither may be used for another one.
+        """
+        if self._haunted or self.executor.busy:
+            return False
         if self.executor.used:
             self.executor.submit(tidy, self.wrappers, self.traces, tainted=tainted).result()
             self.executor.used = False
+        return True
 
     def close(self) -> None:
+        """The connections are closed once the thread is free. A loop with tasks in it is left as it is, unrun."""
         if self.executor.used or self.wrappers:
             self.executor.submit(close_all, self.wrappers)
         self.executor.shutdown(wait=False)
-        self.loop.close()
+        if not self._haunted:
+            self.loop.close()

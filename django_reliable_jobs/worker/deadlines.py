@@ -16,6 +16,7 @@ from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
 from django_reliable_jobs.outcome import ErrorRecord
 from django_reliable_jobs.worker import executor
+from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.slots import Slot, SlotPool
 
@@ -25,22 +26,32 @@ logger = logging.getLogger("django_reliable_jobs.worker")
 ROUND = 0.1
 #: Seconds after which a coroutine that was cancelled at its await gets the exception raised in its thread.
 INSIST = 1.0
+#: Seconds after which a heartbeat that was not answered no longer speaks for its leases: connecting may take longer.
+UNANSWERED = 0.5
 
 
 class Watchdog(threading.Thread):
-    """Looks at every slot, and at the worker's own waiting statements. `grace` is in seconds."""
+    """Looks at every slot, at the heart, and at the worker's own waiting statements. `grace` is in seconds."""
 
-    def __init__(self, pool: SlotPool, patience: Patience, grace: float, written_off: Callable[[], None]) -> None:
+    def __init__(
+        self, pool: SlotPool, heart: Heart, patience: Patience, grace: float, written_off: Callable[[], None]
+    ) -> None:
         super().__init__(name="watchdog", daemon=True)
         self.pool = pool
+        self.heart = heart
         self.patience = patience
         self.grace = grace
         self._written_off = written_off
         self._stopping = threading.Event()
+        self._try = self._rounds = 0
 
     def run(self) -> None:
         while not self._stopping.wait(ROUND):
             self.patience.cut_the_overdue()
+            try:
+                self._listen_to_the_heart()
+            except Exception:
+                logger.exception("the watchdog stumbled over the heart")
             now = time.monotonic()
             for slot in list(self.pool.slots):
                 try:
@@ -50,6 +61,15 @@ class Watchdog(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
+
+    def _listen_to_the_heart(self) -> None:
+        """Rounds are counted, not seconds: after a stop of the whole process the answer to the next beat decides."""
+        if self.heart.tries % 2 == 0 or self.heart.tries != self._try:
+            self._try, self._rounds = self.heart.tries, 0
+            return
+        self._rounds += 1
+        if self._rounds * ROUND >= UNANSWERED:
+            self.heart.give_up_the_overdue()
 
     def _look_at(self, slot: Slot, now: float) -> None:
         work = slot.current
@@ -85,6 +105,6 @@ class Watchdog(threading.Thread):
             message = f"the handler did not stop within {self.grace:g} s"
         if where:
             message += "; this is where it was"
-        error = ErrorRecord(kind.__name__, message, where)
+        error = ErrorRecord(f"{kind.__module__}.{kind.__qualname__}", message, where)
         if attempt.decide(executor.stopped(attempt.lease, definition, kind, error)):
             self.pool.report(attempt)

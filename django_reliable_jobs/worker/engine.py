@@ -24,12 +24,12 @@ from django_reliable_jobs.errors import UnknownJob
 from django_reliable_jobs.lease import Lease, LeaseKey
 from django_reliable_jobs.outcome import ErrorRecord
 from django_reliable_jobs.states import CLAIMABLE, REASON_UNKNOWN_JOB
+from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.store.discover import discover
 from django_reliable_jobs.store.exchange import Offer, Wish, exchange
 from django_reliable_jobs.store.reap import release_unheld
 from django_reliable_jobs.worker import journal
 from django_reliable_jobs.worker.claiming import Claiming
-from django_reliable_jobs.worker.connections import own_connection
 from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.ledger import Ledger, offer_of
 from django_reliable_jobs.worker.options import WorkerOptions
@@ -185,13 +185,20 @@ class Engine(threading.Thread):
         asked_at = time.monotonic()
         lease = conf.current().lease
         self._asked = wish is not None
-        with self.patience.wait_for(self._connection):
-            got = exchange(self.options.alias, self.worker, lease, [offer_of(a) for a in offered], wish or Wish())
+        offers = [offer_of(attempt) for attempt in offered]
+        try:
+            with self.patience.wait_for(self._connection):
+                got = exchange(self.options.alias, self.worker, lease, offers, wish or Wish())
+        except DatabaseTrouble:
+            for attempt, offer in zip(offered, offers, strict=True):
+                attempt.progress = attempt.progress or offer.progress  # it goes with the next one
+            raise
         self._asked = False
         for claimed in got.leases:
             self._take(claimed, asked_at + lease)
         if wish is not None:
             self._claiming.claimed(wish, got)
+            self.prefetch.claimed(len(got.leases) >= wish.free + wish.ahead)
         if offered:
             with self.patience.wait_for(self._connection):
                 self.ledger.account(offered, got.settled)

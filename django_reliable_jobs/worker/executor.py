@@ -76,6 +76,9 @@ def outcome_of_error(attempt: Attempt, definition: JobDefinition, error: BaseExc
         return outcome.snoozed(error.delay)
     if isinstance(error, PermanentFailure):
         return outcome.dead(REASON_PERMANENT, record(error))
+    if attempt.stop_kind is None and isinstance(error, LeaseLost):
+        # Not this job's lease: that of a guard the handler held, or the settle of an atomic job was refused.
+        return transient(lease, definition, record(error))
     if attempt.stop_kind is not None or isinstance(error, StopHandler):
         kind = attempt.stop_kind or type(error)
         return stopped(lease, definition, kind, record(error))  # type: ignore[arg-type]

@@ -22,9 +22,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_reliable_jobs import conf
 from django_reliable_jobs.errors import JobCancelled, LeaseLost
 from django_reliable_jobs.store import presence
+from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.store.exchange import Standing, standings
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
-from django_reliable_jobs.worker.connections import own_connection
+from django_reliable_jobs.worker import journal
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.ledger import Ledger
 from django_reliable_jobs.worker.patience import Patience
@@ -50,6 +51,8 @@ class Heart(threading.Thread):
         self.prefetch = prefetch
         self.me = me
         self.busy = busy
+        #: Odd while a beat is under way; the watchdog sees by it that one hangs.
+        self.tries = 0
         self._wake = threading.Event()
         self._stopping = False
 
@@ -57,20 +60,22 @@ class Heart(threading.Thread):
         settings = conf.current()
         with own_connection(self.ledger.alias, "heart") as connection:
             while not self._stopping:
+                self.tries += 1
                 try:
                     self.beat(connection)
                     self._show(connection)
                     self.contact.made()
                     pause = settings.heartbeat
                 except DatabaseTrouble as error:
-                    logger.debug("no heartbeat: %s", error)
+                    journal.trouble("a heartbeat", error)
                     self.contact.lost()
                     connection.close()
-                    self._give_up_the_overdue()
+                    self.give_up_the_overdue()
                     pause = min(RETRY, settings.heartbeat)
                 except Exception:
                     logger.exception("a heartbeat failed")
                     pause = RETRY
+                self.tries += 1
                 self._wake.wait(pause)
                 self._wake.clear()
 
@@ -79,7 +84,7 @@ class Heart(threading.Thread):
         asked_at = time.monotonic()
         lease = conf.current().lease
         attempts = list(self.ledger.held.values())
-        news = [Held(attempt.lease.key, attempt.take_progress()) for attempt in attempts]
+        news = [Held(attempt.key, attempt.take_progress()) for attempt in attempts]
         try:
             with self.patience.wait_for(connection):
                 extended = heartbeat(self.ledger.alias, lease, news)
@@ -92,7 +97,7 @@ class Heart(threading.Thread):
         if attempts:
             self.contact.made()
         for attempt in attempts:
-            key = attempt.lease.key
+            key = attempt.key
             if key in extended:
                 attempt.safe_until = asked_at + lease
                 if extended[key]:
@@ -113,7 +118,8 @@ class Heart(threading.Thread):
         with self.patience.wait_for(connection):
             self.prefetch.free_elsewhere = presence.seen(self.ledger.alias, self.me, 3 * conf.current().heartbeat)
 
-    def _give_up_the_overdue(self) -> None:
+    def give_up_the_overdue(self) -> None:
+        """Tell the handlers to stop whose leases were not extended for a whole lease."""
         now = time.monotonic()
         for attempt in list(self.ledger.held.values()):
             if now > attempt.safe_until and attempt.stop(LeaseLost):

@@ -165,8 +165,10 @@ class IsolatedRunner:
         if self._over_limit:
             how = f"used more than its memory_limit of {definition.memory_limit} MiB"
         if attempt.stop_kind is not None:
-            error = ErrorRecord(attempt.stop_kind.__name__, f"the child process {how}, as it did not stop", "")
-            return executor.stopped(attempt.lease, definition, attempt.stop_kind, error)
+            kind = attempt.stop_kind
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            error = ErrorRecord(name, f"the child process {how}, as it did not stop", "")
+            return executor.stopped(attempt.lease, definition, kind, error)
         return executor.transient(attempt.lease, definition, ErrorRecord("ChildDied", f"the child process {how}", ""))
 
     def _look_at_memory(self, limit: int) -> None:
@@ -203,10 +205,11 @@ class IsolatedRunner:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
 
-    def tidy(self) -> None:
+    def tidy(self) -> bool:
         """The child puts its own connections in order."""
         if self._used_up:
             self.close()
+        return True
 
     def close(self) -> None:
         """The child ends when its channel does."""

@@ -15,7 +15,11 @@ logger = logging.getLogger("django_reliable_jobs.worker")
 #: Seconds between two lines about the same unknown name.
 UNKNOWN_JOB_EVERY = 60.0
 
+#: Seconds between two lines about trouble in one part of the worker.
+TROUBLE_EVERY = 60.0
+
 _unknown: dict[str, float] = {}
+_troubles: dict[str, float] = {}
 
 
 def not_done(attempt: Attempt) -> None:
@@ -59,6 +63,16 @@ def unknown_job(name: str) -> None:
     if now - _unknown.get(name, -UNKNOWN_JOB_EVERY) >= UNKNOWN_JOB_EVERY:
         _unknown[name] = now
         logger.warning("no job is named %r here: it is left to a worker with newer code", name)
+
+
+def trouble(part: str, error: BaseException) -> None:
+    """A round of this part of the worker failed. Without a connection the engine says so; anything else is news."""
+    now = time.monotonic()
+    if is_connection_trouble(error):
+        logger.debug("%s failed, it is tried again: %s", part, error)
+    elif now - _troubles.get(part, -TROUBLE_EVERY) >= TROUBLE_EVERY:
+        _troubles[part] = now
+        logger.error("%s failed, it is tried again: %s", part, str(error).strip())
 
 
 def is_connection_trouble(error: BaseException) -> bool:

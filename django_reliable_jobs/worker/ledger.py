@@ -38,16 +38,16 @@ class Ledger:
         self._again_at = 0.0
 
     def hold(self, attempt: Attempt) -> None:
-        self.held[attempt.lease.key] = attempt
+        self.held[attempt.key] = attempt
 
     def decided(self, attempt: Attempt) -> None:
         """The attempt has an outcome; an atomic job's is in the database already. Anything else is old news."""
-        if attempt.lease.key not in self.held or attempt.outcome is None:
+        if attempt.key not in self.held or attempt.outcome is None:
             return
         if attempt.settled:
             self._recorded(attempt)
         else:
-            self._unrecorded[attempt.lease.key] = attempt
+            self._unrecorded[attempt.key] = attempt
 
     @property
     def nothing_held(self) -> bool:
@@ -67,16 +67,16 @@ class Ledger:
         """An exchange has answered. What it did not write is read again: only a lost lease is dropped."""
         refused = []
         for attempt in offered:
-            if attempt.lease.key in settled:
+            if attempt.key in settled:
                 self._recorded(attempt)
             else:
                 refused.append(attempt)
         self._again_at = 0.0
         if not refused:
             return
-        found = standings(self.alias, [attempt.lease.key for attempt in refused])
+        found = standings(self.alias, [attempt.key for attempt in refused])
         for attempt in refused:
-            standing = found[attempt.lease.key]
+            standing = found[attempt.key]
             if standing is Standing.RECORDED:
                 self._recorded(attempt)
             elif standing is Standing.LOST:
@@ -110,8 +110,8 @@ class Ledger:
                 journal.not_done(attempt)
 
     def _forget(self, attempt: Attempt) -> None:
-        self.held.pop(attempt.lease.key, None)
-        self._unrecorded.pop(attempt.lease.key, None)
+        self.held.pop(attempt.key, None)
+        self._unrecorded.pop(attempt.key, None)
 
 
 def offer_of(attempt: Attempt) -> Offer:

@@ -20,8 +20,8 @@ import psycopg
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_reliable_jobs.store.connections import goes_through_a_pooler, own_connection
 from django_reliable_jobs.store.notify import CHANNEL
-from django_reliable_jobs.worker.connections import own_connection
 from django_reliable_jobs.worker.patience import Patience
 
 logger = logging.getLogger("django_reliable_jobs.worker")
@@ -74,7 +74,7 @@ class Listener(threading.Thread):
         with self.patience.wait_for(connection):
             connection.ensure_connection()
             raw: psycopg.Connection = connection.connection
-            if raw.execute("SELECT pg_backend_pid()").fetchone()[0] != raw.info.backend_pid:  # type: ignore[index]
+            if goes_through_a_pooler(raw):
                 logger.warning(
                     "the database alias %r goes through a pooler, where LISTEN does not work: polling instead. Set"
                     ' RELIABLE_JOBS["LISTEN_DATABASE"] to an alias that goes straight to PostgreSQL.',
@@ -98,10 +98,10 @@ class Listener(threading.Thread):
                     heard = True
                     self._heard()
                 else:
-                    self._handle(notification.payload)
+                    self._act_on(notification.payload)
         return True
 
-    def _handle(self, payload: str) -> None:
+    def _act_on(self, payload: str) -> None:
         kind, _, rest = payload.partition(" ")
         if kind == "work":
             queue, _, priority = rest.rpartition(" ")

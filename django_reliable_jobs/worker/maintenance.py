@@ -1,4 +1,4 @@
-"""Maintenance: reap, expire, prune. Every worker does it; there is no leader, and whoever comes first has done it.
+"""Maintenance: reap, expire, prune, and fire schedules. Every worker does it; there is no leader.
 
 Each pass is spaced by what it costs, so that it never takes more than a few per cent of the time.
 """
@@ -9,7 +9,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from uuid import UUID
 
 from django.db import Error as DatabaseTrouble
@@ -17,11 +18,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.states import JobStatus
-from django_reliable_jobs.store import notify, presence, reap
-from django_reliable_jobs.store.prune import prune
-from django_reliable_jobs.worker.connections import own_connection
+from django_reliable_jobs.store import guards, notify, presence, reap
+from django_reliable_jobs.store.connections import own_connection
+from django_reliable_jobs.store.prune import prune, prune_runs
+from django_reliable_jobs.worker import journal
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.worker.scheduler import Scheduler
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -36,12 +39,16 @@ DEAD_FOR = 10.0
 class Maintenance(threading.Thread):
     """`dead_workers` are known to be dead (their supervisor says so): their leases are reaped without waiting."""
 
-    def __init__(self, alias: str, contact: Contact, patience: Patience, dead_workers: Sequence[UUID] = ()) -> None:
+    def __init__(
+        self, alias: str, worker: UUID, contact: Contact, patience: Patience, dead_workers: Sequence[UUID] = ()
+    ) -> None:
         super().__init__(name="maintenance", daemon=True)
         self.alias = alias
         self.contact = contact
         self.patience = patience
+        self.scheduler = Scheduler(alias, worker)
         self.dead_workers = list(dead_workers)
+        self._pass_at = 0.0
         self._dead_until = time.monotonic() + DEAD_FOR
         self._prune_at = time.monotonic() + random.uniform(0, PRUNE_EVERY)
         self._stopping = threading.Event()
@@ -49,26 +56,43 @@ class Maintenance(threading.Thread):
     def run(self) -> None:
         with own_connection(self.alias, "maintenance") as connection:
             while True:
-                started = time.monotonic()
-                try:
-                    self._pass(connection)
-                except DatabaseTrouble as error:
-                    logger.debug("maintenance failed, again soon: %s", error)
-                    connection.close()
-                except Exception:
-                    logger.exception("maintenance failed")
-                cost = time.monotonic() - started
-                pause = max(conf.current().poll, 20 * cost)
-                reaping_in = self.contact.wait_for_reaping()
-                if 0 < reaping_in < pause:
-                    pause = reaping_in + 0.001
-                if self.dead_workers:
-                    pause = min(pause, 0.25)
-                if self._stopping.wait(pause):
+                pause = conf.current().poll
+                # Each for itself: what keeps schedules from firing must not keep leases from being reaped.
+                for part in (self._pass_if_due, self._tick):
+                    try:
+                        pause = min(pause, part(connection))
+                    except DatabaseTrouble as error:
+                        journal.trouble("maintenance", error)
+                        connection.close()
+                    except Exception:
+                        logger.exception("maintenance failed")
+                if self._stopping.wait(max(0.0, pause)):
                     return
 
     def stop(self) -> None:
         self._stopping.set()
+
+    def _tick(self, connection: BaseDatabaseWrapper) -> float:
+        with self.patience.wait_for(connection):
+            return self.scheduler.tick()
+
+    def _pass_if_due(self, connection: BaseDatabaseWrapper) -> float:
+        """Seconds until the next pass."""
+        if time.monotonic() >= self._pass_at:
+            self._timed_pass(connection)
+        return self._pass_at - time.monotonic()
+
+    def _timed_pass(self, connection: BaseDatabaseWrapper) -> None:
+        started = time.monotonic()
+        self._pass_at = started + conf.current().poll
+        self._pass(connection)
+        pause = max(conf.current().poll, 20 * (time.monotonic() - started))
+        reaping_in = self.contact.wait_for_reaping()
+        if 0 < reaping_in < pause:
+            pause = reaping_in + 0.001
+        if self.dead_workers:
+            pause = min(pause, 0.25)
+        self._pass_at = time.monotonic() + pause
 
     def _pass(self, connection: BaseDatabaseWrapper) -> None:
         if self.dead_workers:
@@ -78,12 +102,17 @@ class Maintenance(threading.Thread):
                 self._reap(connection)
         if self.contact.wait_for_reaping() <= 0:
             self._reap(connection)
-        with self.patience.wait_for(connection):
-            if expired := reap.expire(self.alias, BATCH):
-                logger.info("%d jobs had not started when they expired: CANCELLED", expired)
+        self._expire(connection)
         if time.monotonic() >= self._prune_at:
             self._prune(connection)
             self._prune_at = time.monotonic() + PRUNE_EVERY * random.uniform(0.8, 1.2)
+
+    def _expire(self, connection: BaseDatabaseWrapper) -> None:
+        expired = BATCH
+        while expired == BATCH:
+            with self.patience.wait_for(connection):
+                if expired := reap.expire(self.alias, BATCH):
+                    logger.info("%d jobs had not started when they expired: CANCELLED", expired)
 
     def _reap(self, connection: BaseDatabaseWrapper) -> None:
         own = self.contact.wait_for_reaping() <= 0
@@ -96,19 +125,27 @@ class Maintenance(threading.Thread):
                     level, "%s #%s was lost with worker %s in attempt %s: it is %s", job.name, job.id, job.worker,
                     job.attempts, job.status,
                 )  # fmt: skip
-            notify.wake(self.alias, {notify.work_payload(job.queue, job.priority) for job in reaped if job.queued})
+            with self.patience.wait_for(connection):
+                notify.wake(self.alias, {notify.work_payload(job.queue, job.priority) for job in reaped if job.queued})
             if len(reaped) < BATCH:
                 return
 
     def _prune(self, connection: BaseDatabaseWrapper) -> None:
+        retention = conf.current().retention
         for status in (JobStatus.DONE, JobStatus.CANCELLED, JobStatus.DEAD):
-            age = conf.current().retention.get(status.value)
-            while age is not None and not self._stopping.is_set():
-                started = time.monotonic()
-                with self.patience.wait_for(connection):
-                    pruned = prune(self.alias, status, age, PRUNE_BATCH)
-                if pruned < PRUNE_BATCH:
-                    break
-                self._stopping.wait(time.monotonic() - started)
+            self._prune_in_batches(connection, retention.get(status.value), partial(prune, self.alias, status))
+        self._prune_in_batches(connection, retention.get("CRON_RUN"), partial(prune_runs, self.alias))
+        self._prune_in_batches(connection, guards.PRUNE_AGE, partial(guards.prune, self.alias))
         with self.patience.wait_for(connection):
             presence.gone(self.alias)
+
+    def _prune_in_batches(
+        self, connection: BaseDatabaseWrapper, age: float | None, prune_batch: Callable[[float, int], int]
+    ) -> None:
+        while age is not None and not self._stopping.is_set():
+            started = time.monotonic()
+            with self.patience.wait_for(connection):
+                if prune_batch(age, PRUNE_BATCH) < PRUNE_BATCH:
+                    return
+                self.scheduler.tick()  # two million old rows are no reason to be late with a schedule
+            self._stopping.wait(time.monotonic() - started)

@@ -9,14 +9,14 @@ waits gets an error and connects again.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_reliable_jobs.store.connections import cut
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -42,15 +42,7 @@ class Patience:
         now = time.monotonic()
         for me, (started, connection) in list(self._waiting.items()):
             if now - started > self.limit and self._waiting.get(me, (0.0,))[0] == started:
-                logger.warning("no answer from the database for %.0f s, the connection is cut", now - started)
-                cut(connection)
+                if connection.connection is not None:  # else it is connecting, which has a time limit of its own
+                    logger.warning("no answer from the database for %.0f s, the connection is cut", now - started)
+                    cut(connection)
                 self._waiting[me] = (now, connection)
-
-
-def cut(connection: BaseDatabaseWrapper) -> None:
-    """Shut the socket down; whoever waits on it gets an error. The file descriptor stays its owner's."""
-    try:
-        with socket.socket(fileno=os.dup(connection.connection.pgconn.socket)) as duplicate:
-            duplicate.shutdown(socket.SHUT_RDWR)
-    except Exception as error:  # noqa: BLE001 - it is closed already
-        logger.debug("cutting a connection failed: %s", error)

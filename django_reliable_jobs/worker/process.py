@@ -14,9 +14,9 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import FrameType
 from uuid import UUID
 
 from django.db import Error as DatabaseTrouble
@@ -25,8 +25,8 @@ from django_reliable_jobs import __version__, conf, outcome
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.store import presence
+from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.worker import exit_codes
-from django_reliable_jobs.worker.connections import own_connection
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.deadlines import Watchdog
 from django_reliable_jobs.worker.engine import Engine, Told
@@ -38,6 +38,8 @@ from django_reliable_jobs.worker.maintenance import Maintenance
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.prefetch import Prefetch
+from django_reliable_jobs.worker.schema import wait_for_schema
+from django_reliable_jobs.worker.signals import install
 from django_reliable_jobs.worker.slots import SlotPool
 
 logger = logging.getLogger("django_reliable_jobs.worker")
@@ -65,6 +67,8 @@ class WorkerProcess:
         self.worker = worker
         self.commands: SimpleQueue[str] = SimpleQueue()
         self.recycle = False
+        self._asked_to_stop = False
+        self._at_once = False
         inbox: SimpleQueue[Attempt | Told | None] = SimpleQueue()
         self.inbox = inbox
         # A statement that takes half a lease is on a dead connection; what is left suffices to connect and heartbeat.
@@ -74,14 +78,21 @@ class WorkerProcess:
         self.ledger = Ledger(options.alias)
         self.pool = SlotPool(options.slots, options.alias, worker, inbox.put, nursery)
         me = presence.Presence(
-            worker, socket.gethostname()[:255], os.getpid(), __version__, str(options.queues)[:500], options.slots
+            worker,
+            socket.gethostname()[:255],
+            os.getpid(),
+            __version__,
+            str(options.queues)[:500],
+            options.slots,
         )
         self.heart = Heart(self.ledger, contact, patience, prefetch, me, lambda: self.pool.busy)
         self.engine = Engine(
             worker, options, self.ledger, self.pool, self.heart, prefetch, patience, inbox, self.commands.put
         )
-        self.watchdog = Watchdog(self.pool, patience, options.grace, lambda: self.commands.put("written off"))
-        self.maintenance = Maintenance(options.alias, contact, patience, dead_workers)
+        self.watchdog = Watchdog(
+            self.pool, self.heart, patience, options.grace, lambda: self.commands.put("written off")
+        )
+        self.maintenance = Maintenance(options.alias, worker, contact, patience, dead_workers)
         self.listener = Listener(
             settings.listen_database or options.alias,
             worker,
@@ -96,6 +107,9 @@ class WorkerProcess:
             "worker %s: %s:%s, %d slots, %s", self.worker, socket.gethostname(), os.getpid(), self.options.slots,
             self.options.queues,
         )  # fmt: skip
+        limit = float(conf.current().migrate["LOCK_TIMEOUT"])
+        if not wait_for_schema(self.options.alias, limit, self._told_within):
+            return exit_codes.OK if self._asked_to_stop else exit_codes.BROKEN
         self.pool.start()
         for thread in (self.heart, self.engine, self.watchdog, self.maintenance):
             thread.start()
@@ -105,18 +119,31 @@ class WorkerProcess:
         self._stop()
         return self._exit_status()
 
-    def handle_signals(self) -> None:
-        """SIGTERM and SIGINT ask to stop. Only in the main thread; elsewhere `request_stop` does the same."""
+    def _told_within(self, seconds: float) -> bool:
+        """Wait; whether somebody asked to stop."""
+        with suppress(Empty):
+            self.commands.get(timeout=seconds)
+        return self._asked_to_stop
+
+    def handle_signals(self, *, supervised: bool = False) -> None:
+        """SIGTERM and SIGINT ask to stop. Only in the main thread; elsewhere `request_stop` does the same.
+
+        Asked again, the worker skips the grace time. Below a supervisor only SIGQUIT says so, which it sends: one Ctrl-C
+        reaches every process of a terminal and comes from the supervisor too, and that is one wish.
+        """
         if threading.current_thread() is not threading.main_thread():
             logger.warning("not in the main thread: signals are left alone, stop this worker with request_stop()")
             return
-        for name in ("SIGTERM", "SIGINT"):
-            signal.signal(getattr(signal, name), self._on_signal)
+        if supervised:
+            install((signal.SIGTERM, signal.SIGINT), self.request_stop)
+            install((signal.SIGQUIT,), lambda: self.request_stop(at_once=True))
+        else:
+            install((signal.SIGTERM, signal.SIGINT), lambda: self.request_stop(at_once=self._asked_to_stop))
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.commands.put(STOP)  # SimpleQueue.put is safe in a signal handler
-
-    def request_stop(self) -> None:
+    def request_stop(self, *, at_once: bool = False) -> None:
+        """Stop in order; `at_once`: without the grace time. Safe in a signal handler, and in any thread."""
+        self._asked_to_stop = True
+        self._at_once = self._at_once or at_once
         self.commands.put(STOP)
 
     def _wait_for_the_end(self) -> None:
@@ -156,15 +183,14 @@ class WorkerProcess:
             logger.info(
                 "stopping: %d jobs are running, they have %g s to finish", len(self.pool.occupied), self.options.grace
             )
-        skipped = self._wait(lambda: not self.pool.occupied, until)
-        running = list(self.pool.occupied)
-        for attempt in running:
-            attempt.stop(LeaseLost)
-        if running and not skipped:
-            self._wait(lambda: not self.pool.occupied, time.monotonic() + OBEY)
-        elif running:
-            self._wait(lambda: not self.pool.occupied, time.monotonic() + min(OBEY, 0.2))
+        while self.pool.occupied and time.monotonic() < until and not self._at_once:
+            time.sleep(0.02)
         for attempt in list(self.pool.occupied):
+            attempt.stop(LeaseLost)
+        until = time.monotonic() + (OBEY / 5 if self._at_once else OBEY)
+        while self.pool.occupied and time.monotonic() < until:
+            time.sleep(0.02)
+        for attempt in [*self.pool.withdraw(), *self.pool.occupied]:
             self._hand_back(attempt)
         self.engine.stopping = True
         self.inbox.put(None)
@@ -178,16 +204,6 @@ class WorkerProcess:
     def _hand_back(self, attempt: Attempt) -> None:
         attempt.decide(outcome.RELEASED)
         self.inbox.put(attempt)
-
-    def _wait(self, done: object, until: float) -> bool:
-        """Wait until `done()` or `until`; True when a further signal cut it short."""
-        while not done() and time.monotonic() < until:  # type: ignore[operator]
-            try:
-                if self.commands.get(timeout=0.02) == STOP:
-                    return True
-            except Empty:
-                pass
-        return False
 
     def _say_goodbye(self) -> None:
         if not self.engine.ended.is_set():
@@ -206,8 +222,8 @@ class WorkerProcess:
             self.worker,
             ", ".join(f"{n} {what.lower()}" for what, n in sorted(counts.items())) or "idle",
         )
-        if self.engine.failed:
-            return exit_codes.BROKEN
+        if self.engine.failed or not self.engine.ended.is_set():
+            return exit_codes.BROKEN  # it may have left leases behind: whoever takes its place looks for them
         if self.options.burst and (counts["FAILED"] or counts["DEAD"]):
             return exit_codes.FAILURES
         return exit_codes.RECYCLE if self.recycle else exit_codes.OK

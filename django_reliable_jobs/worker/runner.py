@@ -6,7 +6,6 @@ the one that runs, and puts the thread's connections in order afterwards.
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import sys
 import threading
@@ -16,16 +15,15 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_reliable_jobs import context as contexts
 from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.context import JobContext
+from django_reliable_jobs.context import JobContext, invocation
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import StopHandler
 from django_reliable_jobs.outcome import Outcome
+from django_reliable_jobs.stopping import Target
 from django_reliable_jobs.worker import atomic, executor
-from django_reliable_jobs.worker.connections import Traces, cancel_queries, close_all, tidy
+from django_reliable_jobs.worker.connections import Traces, cancel_queries, close_all, drop_the_dead, tidy
 from django_reliable_jobs.worker.coroutines import CoroutineRunner
-from django_reliable_jobs.worker.stopping import Target
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -49,31 +47,31 @@ class Runner:
 
     def run(self, attempt: Attempt, definition: JobDefinition) -> tuple[Outcome, bool]:
         """The outcome, and whether it is in the database already (an atomic job's). Never raises."""
+        outcome: Outcome | None = None
         settled = False
+        drop_the_dead(self._all_wrappers())
         try:
             attempt.on_stop = self._on_stop
             self._target.arm(attempt)
             outcome, settled = self._handle(attempt, definition)
-        except BaseException as error:  # noqa: BLE001 - an exception from outside that hit between two statements
-            outcome = executor.outcome_of_error(attempt, definition, error)
-        finally:
             self._target.disarm()
-            attempt.on_stop = None
+        except BaseException as error:  # noqa: BLE001 - the one exception from outside hit between two statements
+            self._target.disarm()
+            if outcome is None:
+                outcome = executor.outcome_of_error(attempt, definition, error)
+        attempt.on_stop = None
         return outcome, settled
 
     def _handle(self, attempt: Attempt, definition: JobDefinition) -> tuple[Outcome, bool]:
         context = JobContext(attempt, self.alias)
         if definition.atomic:
             return atomic.execute(attempt, definition, self.alias, self.worker, context)
-        function = definition.function
 
         def call(args: list[Any], kwargs: dict[str, Any]) -> Any:
-            variables = contextvars.Context()
-            variables.run(contexts.bind, context)
-            given = (context, *args) if definition.takes_context else args
+            variables, handler = invocation(definition, context, args, kwargs)
             if definition.is_coroutine:
-                return self._loop().run(function(*given, **kwargs), variables)
-            return variables.run(function, *given, **kwargs)
+                return self._loop().run(handler(), variables)
+            return variables.run(handler)
 
         return executor.execute(attempt, definition, call), False
 
@@ -93,11 +91,14 @@ class Runner:
             at_await = self._coroutines is not None and self._coroutines.cancel()
             if not at_await:
                 self._target.interrupt(attempt, kind)
-            wrappers = self._wrappers + (self._coroutines.wrappers if self._coroutines is not None else [])
+            wrappers = self._all_wrappers()
             if any(wrapper.connection is not None for wrapper in wrappers):
                 # A cancellation can arrive late: whatever these connections run next must not be another job's.
                 self._tainted = True
                 cancel_queries(wrappers)
+
+    def _all_wrappers(self) -> list[BaseDatabaseWrapper]:
+        return self._wrappers + (self._coroutines.wrappers if self._coroutines is not None else [])
 
     def insist(self, attempt: Attempt) -> None:
         """From another thread: the coroutine was cancelled at its await and did not end; raise in its thread."""
@@ -110,12 +111,15 @@ class Runner:
         frame = sys._current_frames().get(self.thread_id)
         return "" if frame is None else "".join(traceback.format_stack(frame)[-FRAMES:])
 
-    def tidy(self) -> None:
-        """Put the connections in order for the next attempt."""
+    def tidy(self) -> bool:
+        """Put the connections in order for the next attempt. False: a thread of the last one is still running."""
         tainted, self._tainted = self._tainted, False
         tidy(self._wrappers, self._traces, tainted=tainted)
-        if self._coroutines is not None:
-            self._coroutines.tidy(tainted=tainted)
+        if self._coroutines is None or self._coroutines.tidy(tainted=tainted):
+            return True
+        self._coroutines.close()
+        self._coroutines = None
+        return False
 
     def close(self) -> None:
         close_all(self._wrappers)

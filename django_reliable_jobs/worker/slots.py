@@ -17,7 +17,7 @@ from uuid import UUID
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.outcome import Outcome
-from django_reliable_jobs.worker import journal
+from django_reliable_jobs.worker import executor, journal
 from django_reliable_jobs.worker.isolation import IsolatedRunner, Nursery
 from django_reliable_jobs.worker.runner import Runner
 
@@ -41,7 +41,12 @@ class Slot(threading.Thread):
     def run(self) -> None:
         self._runner = Runner(self.name, self.pool.alias, self.pool.worker)
         while not self.written_off and (work := self.pool.ready.get()) is not None:
-            self._run_one(*work)
+            try:
+                self._run_one(*work)
+            except Exception as error:  # whatever it is (no more threads, no more files): the slot is not lost
+                logger.exception("%s stumbled over %s #%s", self.name, work[0].lease.name, work[0].lease.job_id)
+                self.current = None
+                self.pool.finished(work[0], executor.outcome_of_error(*work, error), settled=False)
         self._runner.close()
         if self._child is not None:
             self._child.close()
@@ -54,7 +59,8 @@ class Slot(threading.Thread):
         attempt.took = time.monotonic() - (attempt.started or 0.0)
         self.current = None
         self.pool.finished(attempt, outcome, settled=settled)
-        runner.tidy()
+        if not runner.tidy():
+            self.pool.written_off += 1
 
     def _runner_for(self, attempt: Attempt, definition: JobDefinition) -> Runner | IsolatedRunner:
         """A job that was lost twice may be what kills its workers: it runs in a child too (protocol 7)."""

@@ -21,8 +21,7 @@ import time
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import UUID
 
 from django_reliable_jobs.worker import child as job_child
@@ -30,8 +29,10 @@ from django_reliable_jobs.worker import exit_codes
 from django_reliable_jobs.worker.connections import leave_nothing_open
 from django_reliable_jobs.worker.forks import JobChildren
 from django_reliable_jobs.worker.isolation import Nursery
+from django_reliable_jobs.worker.maintenance import DEAD_FOR
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.process import WorkerProcess
+from django_reliable_jobs.worker.signals import install
 
 logger = logging.getLogger("django_reliable_jobs.supervisor")
 
@@ -76,7 +77,7 @@ class Supervisor:
         self._life_read, self._life_write = os.pipe()
         for descriptor in (self._wake_read, self._wake_write):
             os.set_blocking(descriptor, False)
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        before: dict[int, Any] = install((signal.SIGTERM, signal.SIGINT), self._on_signal)
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         # The heap so far is shared with all children; the collector must not touch, and so copy, its pages.
@@ -122,14 +123,16 @@ class Supervisor:
                 with suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self) -> None:
         self._signals += 1
 
     def _stop_workers(self) -> None:
         now = time.monotonic()
-        if self._signals_sent < self._signals:
-            self._signals_sent = self._signals
+        if not self._signals_sent:
             self._tell(signal.SIGTERM)
+        if self._signals_sent < 2 <= self._signals:
+            self._tell(signal.SIGQUIT)
+        self._signals_sent = self._signals
         if self._stop_by is None:
             self._stop_by = now + self.options.grace + OVERDUE
         elif now > self._stop_by:
@@ -155,7 +158,7 @@ class Supervisor:
         theirs.close()
         ours.setblocking(False)
         place.pid, place.worker, place.nursery = pid, worker, ours
-        place.started, place.dead = time.monotonic(), []
+        place.started = time.monotonic()
 
     def _reap(self) -> None:
         self._job_children.reap()
@@ -176,6 +179,8 @@ class Supervisor:
         if died and not self._signals:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
             logger.error("worker process %s (%s) %s; another takes its place", place.pid, place.worker, how)
+        if now - place.started > DEAD_FOR:
+            place.dead = []  # the one that ended has taken their leases back; one that died sooner may not have
         if died and place.worker is not None:
             place.dead.append(place.worker)
             if self._limited:
@@ -204,7 +209,7 @@ class Supervisor:
         try:
             self._leave_supervision()
             process = WorkerProcess(self.options, worker, tuple(dead), Nursery(supervisor))
-            process.handle_signals()
+            process.handle_signals(supervised=True)
             threading.Thread(target=_follow, args=(self._life_read, process), name="life-line", daemon=True).start()
             code = process.run()
         except BaseException:

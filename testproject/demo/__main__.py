@@ -47,15 +47,21 @@ def show(interrupt: Interrupt, path: Path, seconds: float | None) -> int:
     import django
 
     django.setup()
+    from django.core.management import CommandError
+    from django.db import Error as DatabaseTrouble
+
     from testproject.demo.log import Log
+    from testproject.demo.programs import DemoError
     from testproject.demo.screen import Screen
-    from testproject.demo.show import DemoError, Show
+    from testproject.demo.show import Show
 
     log = Log(path.resolve())
     try:
         return Show(Screen(), interrupt, log, seconds).run()
-    except DemoError as error:
-        print(f"\n{error} The end of the log:\n\n{log.tail()}", file=sys.stderr)
+    except (DemoError, DatabaseTrouble, CommandError) as error:
+        print(f"\n{str(error).strip()}", file=sys.stderr)
+        if tail := log.tail():
+            print(f"\nThe end of the log:\n\n{tail}", file=sys.stderr)
         return 1
 
 

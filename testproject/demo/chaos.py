@@ -36,7 +36,7 @@ class Chaos:
         return news
 
     def _meet_import(self) -> list[str]:
-        imports = Job.objects.filter(pk__gt=self.first_job, name=jobs.import_records.name, attempts=1)
+        imports = Job.objects.filter(pk__gt=self.first_job, name=jobs.import_records.name)
         row = imports.filter(status=JobStatus.RUNNING, checkpoint__value__done__gte=KILL_AFTER).first()
         pod = self.fleet.workers().get(row.locked_by) if row is not None and row.locked_by is not None else None
         if row is None or pod is None:

@@ -13,6 +13,10 @@ from pathlib import Path
 from testproject.postgres import PROJECT_ROOT
 
 
+class DemoError(Exception):
+    """The demo cannot go on."""
+
+
 class Program:
     """One command, which writes to the end of `log`. Its process id is its process group's, too."""
 

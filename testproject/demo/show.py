@@ -7,7 +7,7 @@ import time
 from collections import deque
 
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
 
 from django_reliable_jobs import conf, control
 from django_reliable_jobs.models import Job, JobStatus
@@ -17,11 +17,11 @@ from testproject.demo.chaos import Chaos
 from testproject.demo.fleet import PODS, SLOTS, Fleet
 from testproject.demo.interrupt import Interrupt
 from testproject.demo.log import Log
-from testproject.demo.programs import stop_all
+from testproject.demo.programs import DemoError, stop_all
 from testproject.demo.screen import Screen
 
 #: Seconds that the programs get to start, and the last jobs to finish.
-START_TIMEOUT, DRAIN_TIMEOUT = 60.0, 45.0
+START_TIMEOUT, DRAIN_TIMEOUT = 60.0, 60.0
 #: Seconds of that after which jobs that wait for their next attempt are run at once.
 PATIENCE = 4.0
 #: Seconds between two looks at everything, and between two live lines.
@@ -30,10 +30,6 @@ TICK, STATUS_EVERY = 0.2, 1.0
 WINDOW = 3.0
 #: What the live line counts.
 SHOWN = (JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.DONE, JobStatus.FAILED, JobStatus.DEAD)
-
-
-class DemoError(Exception):
-    """The demo cannot go on."""
 
 
 class Show:
@@ -72,6 +68,7 @@ class Show:
     # --- begin ------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
+        connection.ensure_connection()
         call_command("migrate", verbosity=0)
         self.fleet.start()
         self.site.start()
@@ -117,7 +114,7 @@ class Show:
             return
         self.screen.event("no more traffic; the fleet finishes what is under way")
         began = time.monotonic()
-        while not self.interrupt and figures.unfinished(figures.by_status(self.first)):
+        while not self.interrupt and self._work_left():
             waited = time.monotonic() - began
             if waited > DRAIN_TIMEOUT:
                 self.screen.event("that takes too long; the table says what is left")
@@ -126,14 +123,27 @@ class Show:
                 control.run_now(Job.objects.filter(pk__gt=self.first, status__in=CLAIMABLE))
             self._tick(only_import=True)
 
+    def _work_left(self) -> bool:
+        try:
+            return figures.unfinished(figures.by_status(self.first)) > 0
+        except OperationalError:
+            connection.close()
+            return True
+
     def _tick(self, *, only_import: bool) -> None:
         self.interrupt.wait(TICK)
-        news = [*self.log.handlers_said(), *self.chaos.tick(only_import=only_import), *self.fleet.tend()]
-        for text in news:
+        for text in [*self.log.handlers_said(), *self.fleet.tend()]:
             self.screen.event(text)
-        if time.monotonic() >= self._status_at:
-            self._status_at = time.monotonic() + STATUS_EVERY
-            self._show_status()
+        try:
+            for text in self.chaos.tick(only_import=only_import):
+                self.screen.event(text)
+            if time.monotonic() >= self._status_at:
+                self._status_at = time.monotonic() + STATUS_EVERY
+                self._show_status()
+        except OperationalError as error:  # Somebody restarts it under us: the fleet goes on, and so do we.
+            self.screen.event(f"no answer from the database: {str(error).strip().splitlines()[0]}")
+            connection.close()
+            self.interrupt.wait(STATUS_EVERY)
 
     def _show_status(self) -> None:
         counts = figures.by_status(self.first)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from django.contrib.auth.models import User
 
-from testproject.demo.programs import Program
+from testproject.demo.programs import DemoError, Program
 
 USER = "demo"
 PORT = 8000
@@ -43,15 +43,17 @@ class Site(Program):
 
 
 def listen(address: str) -> socket.socket:
-    """Raises OSError where the address that was asked for is taken."""
+    """Raises `DemoError` where the address that was asked for is none, or is taken."""
     host, _, port = address.rpartition(":")
-    last: OSError | None = None
-    for candidate in (int(port),) if address else (PORT, 0):
-        try:
-            return socket.create_server((host or "127.0.0.1", candidate))
-        except OSError as error:
-            last = error
-    raise OSError(f"{address or 'the admin site'}: {last}") from last
+    try:
+        for candidate in (int(port),) if address else (PORT, 0):
+            try:
+                return socket.create_server((host or "127.0.0.1", candidate))
+            except OSError as error:
+                trouble = str(error)
+    except (ValueError, OverflowError):
+        trouble = "it is written as host:port, such as 127.0.0.1:8000"
+    raise DemoError(f"DEMO_ADDRESS {address}: {trouble}.")
 
 
 def make_user() -> str:

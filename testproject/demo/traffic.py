@@ -6,13 +6,17 @@ import random
 import secrets
 import threading
 import time
+from typing import TypeVar
 
-from django.db import connections
+from django.db import OperationalError, connections
+from django.db.models import Model
 from django.utils import timezone
 
 from testproject.shop import jobs, orders
 from testproject.shop.catalogue import read_records
 from testproject.shop.models import Customer, Import, Product, Subscription
+
+M = TypeVar("M", bound=Model)
 
 CUSTOMERS = 30
 TICK = 0.1
@@ -41,10 +45,19 @@ class Traffic(threading.Thread):
         super().__init__(name="traffic", daemon=True)
         self.error: Exception | None = None
         self._stop_it = threading.Event()
+        self._newsletters = 0
+        self._newsletter_at = self._import_at = 0.0
 
     def run(self) -> None:
+        # The first import begins at once, newsletters after a while.
+        self._import_at, self._newsletter_at = time.monotonic(), time.monotonic() + 2
         try:
-            self._run()
+            while not self._stop_it.wait(TICK):
+                try:
+                    self._tick()
+                except OperationalError:  # A restart of the database is no reason to stop shopping.
+                    connections.close_all()
+                    self._stop_it.wait(1)
         except Exception as error:  # noqa: BLE001 - the demo reports it
             self.error = error
         finally:
@@ -52,31 +65,28 @@ class Traffic(threading.Thread):
 
     def stop(self) -> None:
         self._stop_it.set()
-        self.join()
+        if self.ident is not None:  # It has been started.
+            self.join()
 
-    def _run(self) -> None:
-        products = list(Product.objects.all())
-        customers = list(Customer.objects.all())
-        # The first import begins at once, newsletters after a while.
-        import_at, newsletter_at, number = time.monotonic(), time.monotonic() + 2, 0
-        while not self._stop_it.wait(TICK):
-            for _ in range(_times(ORDERS)):
-                in_demand = random.random() < 0.3
-                self._order(random.choice(customers), random.choice(products[:3] if in_demand else products))
-            for _ in range(_times(RENEWALS)):
-                self._renew()
-            for _ in range(_times(LOGINS)):
-                jobs.send_login_link.enqueue(random.choice(customers).pk, secrets.token_urlsafe(16))
-            if time.monotonic() >= newsletter_at:
-                newsletter_at += NEWSLETTER_EVERY
-                number += 1
-                orders.advertise(f"Books of the day, no. {number}, {timezone.now():%H:%M:%S}")
-            if time.monotonic() >= import_at:
-                import_at += IMPORT_EVERY
-                orders.upload(f"delivery {timezone.now():%H:%M:%S}", read_records())
+    def _tick(self) -> None:
+        for _ in range(_times(ORDERS)):
+            self._order()
+        for _ in range(_times(RENEWALS)):
+            self._renew()
+        for _ in range(_times(LOGINS)):
+            jobs.send_login_link.enqueue(_one_of(Customer).pk, secrets.token_urlsafe(16))
+        if time.monotonic() >= self._newsletter_at:
+            self._newsletter_at += NEWSLETTER_EVERY
+            self._newsletters += 1
+            orders.advertise(f"Books of the day, no. {self._newsletters}, {timezone.now():%H:%M:%S}")
+        if time.monotonic() >= self._import_at:
+            self._import_at += IMPORT_EVERY
+            orders.upload(f"delivery {timezone.now():%H:%M:%S}", read_records())
 
-    def _order(self, customer: Customer, product: Product) -> None:
-        order = orders.place_order(customer, product, random.randint(1, 3), express=random.random() < 0.1)
+    def _order(self) -> None:
+        # Three books are in great demand, and run out of stock.
+        product = _one_of(Product, 3 if random.random() < 0.3 else None)
+        order = orders.place_order(_one_of(Customer), product, random.randint(1, 3), express=random.random() < 0.1)
         if random.random() < 0.03:
             orders.cancel_order(order)
 
@@ -84,6 +94,12 @@ class Traffic(threading.Thread):
         due = Subscription.objects.filter(active=True).order_by("paid_until")[:10]
         if subscriptions := list(due):
             jobs.renew_subscription.enqueue(random.choice(subscriptions).pk)
+
+
+def _one_of(model: type[M], first: int | None = None) -> M:
+    """A random row, or one of the first ones."""
+    keys = model._default_manager.order_by("pk").values_list("pk", flat=True)[:first]
+    return model._default_manager.get(pk=random.choice(keys))
 
 
 def _times(rate: float) -> int:

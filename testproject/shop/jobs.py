@@ -8,15 +8,26 @@ its rows.
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Sum
 from django.db.models.functions import Now
 
-from django_reliable_jobs import Backoff, JobContext, PermanentFailure, Retry, Snooze, current_job, job
+from django_reliable_jobs import (
+    Backoff,
+    JobContext,
+    PermanentFailure,
+    Retry,
+    Snooze,
+    cron,
+    current_job,
+    every,
+    job,
+)
 from testproject.shop import inventory, services
 from testproject.shop.models import (
     Account,
@@ -225,3 +236,23 @@ def index_product(product_id: int) -> None:
     product = Product.objects.get(pk=product_id)
     text = f"{product.title} {product.author} {product.year} {'in stock' if product.stock else ''}"
     Product.objects.filter(pk=product_id).update(search_text=text.casefold())
+
+
+# --- schedules ------------------------------------------------------------------------------------
+
+
+@cron("0 6 * * *", timezone="Asia/Ho_Chi_Minh", overlap="skip")
+@job(timeout=timedelta(minutes=5))
+def stock_report(scheduled_for: datetime) -> dict[str, Any]:
+    """What is in stock each morning. Made late, or again, it still says which morning it is for."""
+    titles = Product.objects.filter(stock__gt=0)
+    return {"for": scheduled_for, "titles": titles.count(), "books": titles.aggregate(n=Sum("stock"))["n"] or 0}
+
+
+@every(minutes=1, misfire="skip", overlap="skip")
+@job(priority=-20, timeout=30, max_attempts=1)
+def reconcile() -> None:
+    """Compare each account with the entries of its ledger. An hour that was missed needs no sixty checks afterwards."""
+    accounts = Account.objects.annotate(booked=Sum("ledgerentry__amount"))
+    if wrong := [account.code for account in accounts if account.balance != (account.booked or 0)]:
+        raise PermanentFailure(f"these accounts differ from their ledgers: {', '.join(wrong)}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -169,3 +171,45 @@ def gives(what: str) -> Any:
         "object": object(), "set": {1}, "NaN": float("nan"), "NUL": "a\x00b", "deep": deep, "huge": "x" * 2_000_000,
         "endless": endless, "generator": (n for n in range(3)),
     }[what]  # fmt: skip
+
+
+@job
+def orphans(count: int) -> None:
+    """Leaves processes behind whose parent is gone."""
+    script = f"import os, time; [os.fork() or (time.sleep(0.3), os._exit(0)) for _ in range({count})]"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    mark("orphaned")
+
+
+@job
+def just_in_time(seconds: float) -> None:
+    """Sleeps in small steps, so that an exception from outside can arrive at any of them."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(0.0005)
+
+
+@job
+async def just_in_time_async(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        await asyncio.sleep(0.0005)
+
+
+@job
+def calm(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        Mark.objects.exists()
+
+
+@job
+async def calm_async(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        await Mark.objects.aexists()
+
+
+@job(takes_context=True)
+def tells_fire_time(ctx: JobContext, scheduled_for: Any = None) -> Any:
+    return [scheduled_for, ctx.scheduled_for]

@@ -99,7 +99,7 @@ def leave(what: str) -> None:
         connection.ensure_connection()
         connection.connection.close()
     elif kind == "execute wrapper":
-        connection.execute_wrapper(_refuse).__enter__()
+        connection.execute_wrappers.append(_refuse)
     elif kind == "debug cursor":
         connection.force_debug_cursor = True
     elif kind == "context":

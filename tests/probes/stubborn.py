@@ -197,6 +197,14 @@ def acts_up(how: str) -> str:
         for child in children:
             child.join(30)
         return " ".join(str(child.exitcode) for child in children)
+    if how == "fork with a pool":
+        Mark.objects.count()  # an idle connection of the pool is inherited; children have other things to do
+        children = [fork.Process(target=time.sleep, args=(0.1,)) for _ in range(4)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join(30)
+        return " ".join(str(child.exitcode) for child in children)
     if how == "terminate":
         child = fork.Process(target=time.sleep, args=(60,))
         child.start()

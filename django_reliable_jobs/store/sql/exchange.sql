@@ -7,57 +7,61 @@
 --
 -- Claim. `candidate` reads the claimable-only index once for each (queue, priority) that the worker knows of, so that
 -- neither finished, running nor future rows, nor another queue's backlog, cost anything; `since` starts behind the entries
--- that this worker has just claimed, whose dead versions an open snapshot may keep in the index. `locked` decides: FOR NO
+-- that this worker has just claimed (many may share a `run_at`), whose dead versions an open snapshot may keep in the index. `locked` decides: FOR NO
 -- KEY UPDATE SKIP LOCKED, conditions checked again on the locked version. It is asked once for all queues without a cap and
 -- once for each capped one (a `share`), so that a locked row at its head does not use up a queue's cap. Of the locked rows
--- the first `free` are taken;
--- those beyond are taken ahead of a free slot only up to the first that must not be (a last attempt, or one that was lost
--- before: protocol 8), so that such a row is not passed over for ever.
+-- the first `free` are taken; those beyond are taken ahead of a free slot only up to the first that must not be (a last
+-- attempt, or one that was lost before: protocol 8), so that such a row is not passed over for ever.
 WITH offered AS MATERIALIZED (
+    SELECT d.job_id, d.token, 'DONE' AS status, '' AS reason, NULL::float8 AS delay, 0 AS give_back, false AS unknown,
+           NULL::text AS result, NULL::text AS progress, NULL::int AS attempt, NULL::text AS kind, NULL::text AS message,
+           NULL::text AS traceback
+      FROM unnest(%(done_ids)s::bigint[], %(done_tokens)s::bigint[]) AS d (job_id, token)
+     UNION ALL
     SELECT *
       FROM unnest(%(job_ids)s::bigint[], %(tokens)s::bigint[], %(statuses)s::text[], %(reasons)s::text[],
                   %(delays)s::float8[], %(give_backs)s::int[], %(unknowns)s::bool[], %(results)s::text[],
-                  %(progresses)s::text[])
-           AS o (job_id, token, status, reason, delay, give_back, unknown, result, progress)
+                  %(progresses)s::text[], %(error_attempts)s::int[], %(error_kinds)s::text[],
+                  %(error_messages)s::text[], %(error_tracebacks)s::text[])
 ), owned AS MATERIALIZED (
-    SELECT job.id, offered.token, job.cancel_requested_at IS NOT NULL AND offered.status <> 'DONE' AS cancelled
-      FROM offered
-      JOIN django_reliable_jobs_job AS job ON job.id = offered.job_id AND job.fencing_token = offered.token
-     WHERE job.status = 'RUNNING'
-     ORDER BY job.id
-       FOR NO KEY UPDATE OF job SKIP LOCKED
+    SELECT o.*, job.cancel_requested_at IS NOT NULL AND o.status <> 'DONE' AS cancelled
+      FROM (SELECT * FROM offered ORDER BY job_id) AS o
+     CROSS JOIN LATERAL (
+        SELECT job.cancel_requested_at
+          FROM django_reliable_jobs_job AS job
+         WHERE job.status || '' = 'RUNNING' AND job.id = o.job_id AND job.fencing_token = o.token
+           FOR NO KEY UPDATE OF job SKIP LOCKED) AS job
 ), settled AS (
     UPDATE django_reliable_jobs_job AS job
-       SET status = CASE WHEN owned.cancelled THEN 'CANCELLED' ELSE offered.status END,
-           reason = CASE WHEN owned.cancelled THEN 'cancel requested' ELSE offered.reason END,
-           run_at = coalesce(statement_timestamp() + make_interval(secs => offered.delay), job.run_at),
-           attempts = job.attempts - offered.give_back,
-           unknown_since = CASE WHEN offered.unknown THEN coalesce(job.unknown_since, statement_timestamp()) END,
-           result = offered.result::jsonb,
-           progress = coalesce(offered.progress::jsonb, job.progress),
-           locked_by = CASE WHEN owned.cancelled OR offered.status IN ('DONE', 'DEAD', 'CANCELLED')
+       SET status = CASE WHEN owned.cancelled THEN 'CANCELLED' ELSE owned.status END,
+           reason = CASE WHEN owned.cancelled THEN 'cancel requested' ELSE owned.reason END,
+           run_at = coalesce(statement_timestamp() + make_interval(secs => owned.delay), job.run_at),
+           attempts = job.attempts - owned.give_back,
+           unknown_since = CASE WHEN owned.unknown THEN coalesce(job.unknown_since, statement_timestamp()) END,
+           result = owned.result::jsonb,
+           progress = coalesce(owned.progress::jsonb, job.progress),
+           locked_by = CASE WHEN owned.cancelled OR owned.status IN ('DONE', 'DEAD', 'CANCELLED')
                             THEN job.locked_by END,
            locked_until = NULL,
-           finished_at = CASE WHEN owned.cancelled OR offered.status IN ('DONE', 'DEAD', 'CANCELLED')
+           finished_at = CASE WHEN owned.cancelled OR owned.status IN ('DONE', 'DEAD', 'CANCELLED')
                               THEN statement_timestamp() END
       FROM owned
-      JOIN offered ON offered.job_id = owned.id AND offered.token = owned.token
-     WHERE job.id = owned.id
- RETURNING job.id, job.status, job.reason, job.fencing_token, job.started_at
+     WHERE job.id = owned.job_id
+ RETURNING job.id, job.status, job.reason, job.fencing_token, job.started_at, owned.attempt, owned.kind, owned.message,
+           owned.traceback
 ), recorded AS (
     INSERT INTO django_reliable_jobs_jobattempt (
         job_id, fencing_token, attempt, status, reason, worker, started_at, finished_at,
         error_kind, error_message, traceback)
-    SELECT settled.id, settled.fencing_token, e.attempt, settled.status, settled.reason, %(worker)s::uuid,
-           settled.started_at, statement_timestamp(), e.kind, e.message, e.traceback
+    SELECT id, fencing_token, attempt, status, reason, %(worker)s::uuid, started_at, statement_timestamp(), kind, message,
+           traceback
       FROM settled
-      JOIN unnest(%(error_tokens)s::bigint[], %(error_attempts)s::int[], %(error_kinds)s::text[],
-                  %(error_messages)s::text[], %(error_tracebacks)s::text[])
-           AS e (token, attempt, kind, message, traceback) ON e.token = settled.fencing_token
+     WHERE kind IS NOT NULL
 ), pair AS MATERIALIZED (
     SELECT p.*
-      FROM unnest(%(queues)s::text[], %(priorities)s::int[], %(sinces)s::timestamptz[], %(caps)s::int[])
-           AS p (queue, priority, since, cap)
+      FROM unnest(%(queues)s::text[], %(priorities)s::int[], %(sinces)s::timestamptz[], %(since_ids)s::bigint[],
+                  %(caps)s::int[])
+           AS p (queue, priority, since, since_id, cap)
      WHERE NOT EXISTS (
         SELECT FROM django_reliable_jobs_queuestate AS state WHERE state.queue = p.queue AND state.paused)
 ), candidate AS MATERIALIZED (
@@ -70,7 +74,7 @@ WITH offered AS MATERIALIZED (
             SELECT job.id, job.run_at
               FROM django_reliable_jobs_job AS job
              WHERE job.status IN ('QUEUED', 'FAILED') AND job.queue = pair.queue AND job.priority = pair.priority
-               AND job.run_at >= pair.since AND job.run_at <= statement_timestamp()
+               AND (job.run_at, job.id) >= (pair.since, pair.since_id) AND job.run_at <= statement_timestamp()
                AND (job.expires_at IS NULL OR job.expires_at > statement_timestamp())
              ORDER BY job.run_at, job.id
              LIMIT %(window)s) AS c
@@ -87,7 +91,7 @@ WITH offered AS MATERIALIZED (
           FROM candidate
           JOIN django_reliable_jobs_job AS job ON job.id = candidate.id
          WHERE candidate.share IS NOT DISTINCT FROM share.share
-           AND job.status IN ('QUEUED', 'FAILED') AND job.run_at <= statement_timestamp()
+           AND job.status || '' IN ('QUEUED', 'FAILED') AND job.run_at <= statement_timestamp()
          ORDER BY candidate.priority DESC, candidate.run_at, candidate.id
          LIMIT least(share.cap, %(free)s::int + %(ahead)s::int)
            FOR NO KEY UPDATE OF job SKIP LOCKED) AS mine

@@ -3,7 +3,7 @@ WITH late AS MATERIALIZED (
     SELECT job.id
       FROM django_reliable_jobs_job AS job
      WHERE job.status IN ('QUEUED', 'FAILED') AND job.expires_at <= statement_timestamp()
-     ORDER BY job.id
+     ORDER BY job.expires_at
      LIMIT %(batch)s
        FOR NO KEY UPDATE OF job SKIP LOCKED
 )

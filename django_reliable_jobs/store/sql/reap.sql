@@ -27,8 +27,8 @@ WITH lost AS MATERIALIZED (
            reason = CASE lost.status WHEN 'CANCELLED' THEN 'cancel requested' ELSE 'lost' END,
            losses = job.losses + 1,
            run_at = CASE WHEN lost.status = 'QUEUED' AND job.losses >= 1
-                         THEN statement_timestamp() + make_interval(secs => (0.5 + random() / 2) * least(
-                              %(cap)s::float8, %(base)s::float8 * power(%(factor)s::float8, least(job.losses - 1, 64))))
+                         THEN statement_timestamp() + make_interval(secs => (0.5 + random() / 2) * least(%(cap)s::float8,
+                              %(base)s::float8 * power(%(factor)s::float8, least(job.losses - 1, %(steps)s::float8))))
                          ELSE job.run_at END,
            locked_by = CASE WHEN lost.status <> 'QUEUED' THEN job.locked_by END,
            locked_until = NULL,

@@ -1,0 +1,82 @@
+"""The default store: rows of `GuardClaim`, on the database that the caller uses anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import Error as DatabaseTrouble
+from django.db import InterfaceError, OperationalError, connections
+
+from django_reliable_jobs import conf
+from django_reliable_jobs.errors import GuardUnavailable
+from django_reliable_jobs.guards.overdue import watch
+from django_reliable_jobs.store import guards
+from django_reliable_jobs.store.connections import close
+
+#: SQLSTATE classes and codes of a server that is not there, or that ended the statement because it took too long:
+#: connections, resources, an operator's intervention (a cancelled query too), system errors, lock and idle timeouts.
+_OUT_OF_REACH = ("08", "53", "57", "58", "55P03", "25P03", "25P04")
+
+
+class DatabaseStore:
+    """Claims in a transaction commit or vanish with it; a rival waits for that, at most `GUARDS["TIMEOUT"]`."""
+
+    in_database = True
+
+    def acquire(self, alias: str, key: str, owner: str, ttl: float | None, until: float | None = None) -> int | None:
+        with reachable(alias):
+            return guards.acquire(alias, key, owner, ttl, until)
+
+    def renew(
+        self, alias: str, key: str, token: int, ttl: float | None, until: float | None = None, *, done: bool = False
+    ) -> bool:
+        with reachable(alias):
+            return guards.renew(alias, key, token, ttl, until, done=done)
+
+    def release(self, alias: str, key: str, token: int) -> bool:
+        with reachable(alias):
+            return guards.release(alias, key, token)
+
+    def now(self, alias: str) -> float:
+        with reachable(alias):
+            return guards.now(alias)
+
+
+@contextmanager
+def reachable(alias: str) -> Iterator[None]:
+    """Statements inside are ended after `GUARDS["TIMEOUT"]`; GuardUnavailable if the database does not answer.
+
+    A connection that failed, or on which a late cancellation could hit somebody else's statement, is thrown away unless
+    it is in a transaction, which then cannot go on.
+    """
+    connection = connections[alias]
+    timeout: float = conf.current().guards["TIMEOUT"]
+    try:
+        with watch(connection, timeout) as watched:
+            yield
+    except (OperationalError, InterfaceError) as error:
+        if not _is_out_of_reach(error):
+            raise
+        if not in_transaction(alias):
+            close(connection)
+        if watched.overdue:
+            reason = f"it did not answer within {timeout:g} s (or the key waits for another's open transaction)"
+        else:
+            reason = str(error).strip()
+        raise GuardUnavailable(f"the database {alias!r} is out of reach for guards: {reason}") from error
+    if watched.overdue:
+        if in_transaction(alias):
+            raise GuardUnavailable(f"the database {alias!r} did not answer within {timeout:g} s")
+        close(connection)
+
+
+def in_transaction(alias: str) -> bool:
+    """Whether what is done now waits for a commit of the caller's."""
+    connection = connections[alias]
+    return connection.in_atomic_block or (connection.connection is not None and not connection.autocommit)
+
+
+def _is_out_of_reach(error: DatabaseTrouble) -> bool:
+    state: str | None = getattr(error.__cause__, "sqlstate", None)
+    return state is None or state.startswith(_OUT_OF_REACH)

@@ -1,0 +1,197 @@
+"""Runs: a function under a lease that is renewed while it runs and ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import Any, Generic, TypeVar, cast
+
+from asgiref.sync import sync_to_async
+
+from django_reliable_jobs import conf
+from django_reliable_jobs.context import current_job
+from django_reliable_jobs.durations import Duration, seconds
+from django_reliable_jobs.errors import LeaseLost, StopHandler
+from django_reliable_jobs.guards.asking import Guard
+from django_reliable_jobs.guards.keeper import Keeper
+from django_reliable_jobs.guards.lease import GuardLease, Tenure, Terms, current
+from django_reliable_jobs.guards.periods import Period, as_period
+from django_reliable_jobs.stopping import Target
+
+T = TypeVar("T")
+Function = Callable[..., Awaitable[T]] | Callable[..., T]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardResult(Generic[T]):
+    """Falsy when the function was not run; `value` is what it returned."""
+
+    ran: bool
+    value: T | None = None
+
+    def __bool__(self) -> bool:
+        return self.ran
+
+
+def run_exclusive(
+    key: str, ttl: Duration, fn: Callable[..., T], *args: Any, using: str | None = None, **kwargs: Any
+) -> GuardResult[T]:
+    """Run `fn(*args, **kwargs)` unless somebody else is running under this key.
+
+    The key is held by a lease of `ttl` seconds (at least 1), renewed every third of that by a thread of its own: if this
+    process dies, the key is free after `ttl`. When the lease is lost (a long stall, the store out of reach for `ttl`),
+    `current_lease().lost` is set and `LeaseLost` is raised in `fn`, as soon as it runs Python code, and by this call. A
+    stalled owner does not know that yet: have its writes fenced with `current_lease().token`.
+
+    Raises GuardUnavailable if the store does not answer within `GUARDS["TIMEOUT"]`, RuntimeError inside `atomic()` (the
+    key would be free before `fn`'s writes are committed), and whatever `fn` raises.
+    """
+    return _run(_exclusive("run_exclusive", key, ttl, using), fn, args, kwargs)
+
+
+def run_once(
+    key: str, period: Period | None, fn: Callable[..., T], *args: Any, using: str | None = None, **kwargs: Any
+) -> GuardResult[T]:
+    """Run `fn(*args, **kwargs)` unless it has succeeded under this key in the present period, or is just running.
+
+    After a success the key stays until the period ends (None: for good). An exception frees it for another try; so does
+    a crash, after `LEASE` seconds. Periods are as in `claim_period`. Everything else is as in `run_exclusive`. If the
+    success cannot be recorded while the lease lasts, GuardUnavailable says so: `fn` may then run again.
+    """
+    return _run(_once("run_once", key, period, using), fn, args, kwargs)
+
+
+async def arun_exclusive(
+    key: str, ttl: Duration, fn: Function[T], *args: Any, using: str | None = None, **kwargs: Any
+) -> GuardResult[T]:
+    """`run_exclusive` for coroutines: when the lease is lost, `fn` is cancelled at its next await.
+
+    A plain function runs in a thread, as by `sync_to_async`.
+    """
+    return await _arun(_exclusive("arun_exclusive", key, ttl, using), fn, args, kwargs)
+
+
+async def arun_once(
+    key: str, period: Period | None, fn: Function[T], *args: Any, using: str | None = None, **kwargs: Any
+) -> GuardResult[T]:
+    """`run_once` for coroutines; see `arun_exclusive`."""
+    return await _arun(_once("arun_once", key, period, using), fn, args, kwargs)
+
+
+def _exclusive(verb: str, key: str, ttl: Duration, using: str | None) -> Terms:
+    return Terms(Guard.of("exclusive", key, using), verb, seconds(ttl, "ttl", minimum=1))
+
+
+def _once(verb: str, key: str, period: Period | None, using: str | None) -> Terms:
+    timetable = None if period is None else as_period(period)
+    return Terms(Guard.of("run", key, using), verb, conf.current().lease, once=True, period=timetable)
+
+
+def _run(terms: Terms, fn: Callable[..., T], args: Any, kwargs: Any) -> GuardResult[T]:
+    tenure = Tenure.begin(terms)
+    if tenure is None:
+        return GuardResult(False)
+    target, lease = Target(), tenure.lease
+    keeper = _keeper(tenure, lambda: _interrupt(target, lease))
+    try:
+        value = _call(target, lease, fn, args, kwargs)
+    except BaseException as error:
+        keeper.stop()
+        tenure.give_back()
+        if lease.lost.is_set() and isinstance(error, LeaseLost):
+            raise lease.loss() from error
+        raise
+    keeper.stop()
+    if lease.lost.is_set() or not tenure.finish():
+        raise lease.loss()
+    return GuardResult(True, value)
+
+
+def _call(target: Target, lease: GuardLease, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
+    """In the caller's thread, where LeaseLost can be raised from outside while `fn` runs, and not after that."""
+    outer = current.get()
+    hit: StopHandler | None = None
+    try:
+        current.set(lease)
+        target.arm(lease)
+        return fn(*args, **kwargs)
+    finally:
+        try:
+            try:
+                target.disarm()
+            except StopHandler as signal:
+                hit = signal
+                try:
+                    target.disarm()
+                except StopHandler as another:  # the job's, say, where the first one was ours
+                    hit = another
+                    target.disarm()
+        finally:
+            current.set(outer)
+        if hit is not None or lease.told:
+            _check_around(outer, hit, lease)
+
+
+def _check_around(outer: GuardLease | None, hit: StopHandler | None, lease: GuardLease) -> None:
+    """A thread has room for one pending exception: ours may have taken the place of one that was meant for the code
+    around this, and one that hit us on the way out may have been meant for it."""
+    if outer is not None:
+        outer.check()
+    if (job := current_job()) is not None:
+        job.check()
+    if hit is not None and not lease.lost.is_set():
+        raise hit
+
+
+def _interrupt(target: Target, lease: GuardLease) -> None:
+    with target.held(lease) as running:
+        if running:
+            target.interrupt(lease, LeaseLost)
+
+
+async def _arun(terms: Terms, fn: Function[T], args: Any, kwargs: Any) -> GuardResult[T]:
+    if not iscoroutinefunction(fn):
+        return await sync_to_async(_run)(terms, cast(Callable[..., T], fn), args, kwargs)
+    tenure = await sync_to_async(Tenure.begin)(terms)
+    if tenure is None:
+        return GuardResult(False)
+    lease, loop, me = tenure.lease, asyncio.get_running_loop(), asyncio.current_task()
+    variable = current.set(lease)
+    try:
+        # A task of its own: what cancels it cannot hit the caller's code.
+        task = loop.create_task(fn(*args, **kwargs))
+    finally:
+        current.reset(variable)
+    keeper = _keeper(tenure, lambda: _cancel(loop, task))
+    try:
+        value: T = await task
+    except BaseException as error:
+        keeper.stop()
+        await sync_to_async(tenure.give_back)()
+        cancelled_by_us = isinstance(error, asyncio.CancelledError) and (me is None or not me.cancelling())
+        if lease.lost.is_set() and (cancelled_by_us or isinstance(error, LeaseLost)):
+            raise lease.loss() from error
+        raise
+    keeper.stop()
+    if lease.lost.is_set() or not await sync_to_async(tenure.finish)():
+        raise lease.loss()
+    return GuardResult(True, value)
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
+    try:
+        loop.call_soon_threadsafe(task.cancel)
+    except RuntimeError:
+        pass  # the loop is closed, and the task with it
+
+
+class _NoKeeper:
+    def stop(self) -> None:
+        pass
+
+
+def _keeper(tenure: Tenure, on_loss: Callable[[], None]) -> Keeper | _NoKeeper:
+    """There is nothing to keep in a `TestCase`; see `Tenure.begin`."""
+    return _NoKeeper() if tenure.terms.guard.joins else Keeper(tenure, on_loss)

@@ -1,0 +1,115 @@
+"""Schedules as a worker finds them: which are due, and in how many seconds the next one is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django_reliable_jobs.store.statements import Row, run
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: Of how many due schedules, the oldest, a worker takes some.
+WITHIN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A schedule's row as the worker found it, at the database's `now`; moments are seconds since 1970.
+
+    They become datetimes when they are asked for: ValueError or OverflowError then is for what no host can represent.
+    """
+
+    id: int
+    name: str
+    job_name: str
+    expression: str
+    timezone: str
+    args: str
+    kwargs: str
+    source: str
+    misfire: str
+    misfire_grace: float
+    catch_up_window: float
+    catch_up_limit: int
+    overlap: str
+    jitter: float
+    starts_epoch: Decimal | None
+    ends_epoch: Decimal | None
+    pause_after_failures: int | None
+    version: int
+    fired_through_epoch: Decimal
+    waiting_for_epoch: Decimal | None
+    #: The unfinished jobs of its earlier fires (unless `overlap` is `allow`), and how many of them run.
+    unfinished: tuple[int, ...]
+    running: int
+    #: DEAD ones of its last `pause_after_failures` finished jobs.
+    dead_lately: int
+    now: datetime
+
+    @property
+    def fired_through(self) -> datetime:
+        return moment(self.fired_through_epoch)
+
+    @property
+    def waiting_for(self) -> datetime | None:
+        return None if self.waiting_for_epoch is None else moment(self.waiting_for_epoch)
+
+    def rules(self) -> dict[str, Any]:
+        """The keyword arguments of `FiringRules`."""
+        names = ("misfire", "misfire_grace", "catch_up_window", "catch_up_limit", "overlap", "jitter")
+        return {name: getattr(self, name) for name in names} | {
+            "starts_at": None if self.starts_epoch is None else moment(self.starts_epoch),
+            "ends_at": None if self.ends_epoch is None else moment(self.ends_epoch),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look brought: some of the `count` due schedules, and in how many seconds the next is due (None: never)."""
+
+    due: list[Due]
+    count: int
+    next_in: float | None
+
+
+def look(alias: str, known: Sequence[str], batch: int) -> Look:
+    """What is due of the schedules whose jobs are `known`: up to `batch`, not the same for every worker."""
+    rows = run(alias, "schedule_due", {"known": list(known), "within": WITHIN, "batch": batch})
+    count, next_in, now = rows[0][:3]
+    return Look([_due(row[3:], moment(now)) for row in rows if row[3] is not None], count, next_in)
+
+
+def find(alias: str, name: str) -> Due | None:
+    """The schedule of this name, due or not; what is unfinished is not asked for."""
+    rows = run(alias, "schedule_find", {"name": name})
+    return _due((*rows[0][1:], None, None, None), moment(rows[0][0])) if rows else None
+
+
+def now(alias: str) -> datetime:
+    """By the database's clock."""
+    return moment(run(alias, "schedule_now", {})[0][0])
+
+
+def _due(row: Row, now: datetime) -> Due:
+    unfinished, running, dead = row[-3:]
+    columns: Row = (*row[:-3], tuple(unfinished or ()), running or 0, dead or 0, now)
+    return Due(*columns)
+
+
+def moment(epoch: Decimal) -> datetime:
+    """From seconds since 1970, to the microsecond."""
+    return _EPOCH + timedelta(microseconds=int(epoch * 1_000_000))
+
+
+def mark_broken(alias: str, due: Due, problem: str) -> bool:
+    """Whether this call marked it; False when somebody changed or marked it meanwhile."""
+    return bool(run(alias, "schedule_broken", {"id": due.id, "version": due.version, "problem": problem}))
+
+
+def unknown_jobs(alias: str, known: Sequence[str], overdue: float) -> list[str]:
+    """Names that are not `known` of jobs whose schedules are overdue by more than so many seconds."""
+    return [row[0] for row in run(alias, "schedule_unknown", {"known": list(known), "overdue": overdue})]

@@ -1,0 +1,54 @@
+-- What is due, and in how many seconds the next one is: two probes of one index, whatever the number of schedules. Only
+-- schedules whose job this process knows: those of another service, which nobody may be there to fire, are not to use up
+-- the window. Of what is due, workers take different ones first (`random()`). Moments are seconds since 1970, so that one
+-- that no host can represent spoils its own row and not the statement.
+WITH due AS MATERIALIZED (
+    SELECT s.id
+      FROM django_reliable_jobs_cronschedule AS s
+     WHERE NOT s.paused AND s.broken = '' AND s.next_fire_at <= statement_timestamp()
+       AND s.job_name = ANY (%(known)s::text[])
+     ORDER BY s.next_fire_at
+     LIMIT %(within)s
+), picked AS MATERIALIZED (
+    SELECT id FROM due ORDER BY random() LIMIT %(batch)s
+), mindful AS MATERIALIZED (
+    SELECT s.name
+      FROM picked
+      JOIN django_reliable_jobs_cronschedule AS s ON s.id = picked.id
+     WHERE s.overlap <> 'allow'
+), open AS MATERIALIZED (
+    -- The count is asked for once and first: without a schedule that minds, no job is looked at. LIMIT keeps the planner
+    -- from reading all runs there are: a job has one.
+    SELECT run.name, array_agg(job.id ORDER BY job.id) AS jobs, count(*) FILTER (WHERE job.status = 'RUNNING') AS running
+      FROM django_reliable_jobs_job AS job
+     CROSS JOIN LATERAL (
+           SELECT r.name FROM django_reliable_jobs_cronrun AS r WHERE r.job_id = job.id LIMIT 1) AS run
+     WHERE (SELECT count(*) FROM mindful) > 0
+       AND job.scheduled_for IS NOT NULL AND job.status IN ('QUEUED', 'RUNNING', 'FAILED')
+       AND run.name IN (SELECT mindful.name FROM mindful)
+     GROUP BY run.name
+)
+SELECT around.*, s.id, s.name, s.job_name, s.expression, s.timezone, s.args::text, s.kwargs::text, s.source, s.misfire,
+       s.misfire_grace, s.catch_up_window, s.catch_up_limit, s.overlap, s.jitter, extract(epoch FROM s.starts_at),
+       extract(epoch FROM s.ends_at), s.pause_after_failures, s.version, extract(epoch FROM s.fired_through),
+       extract(epoch FROM s.waiting_for), open.jobs, open.running, failed.count
+  FROM (SELECT (SELECT count(*) FROM due),
+               (SELECT extract(epoch FROM n.next_fire_at) - extract(epoch FROM statement_timestamp())
+                  FROM django_reliable_jobs_cronschedule AS n
+                 WHERE NOT n.paused AND n.broken = '' AND n.next_fire_at > statement_timestamp()
+                 ORDER BY n.next_fire_at
+                 LIMIT 1)::float8,
+               extract(epoch FROM statement_timestamp())) AS around (due, next_in, now)
+  LEFT JOIN (picked JOIN django_reliable_jobs_cronschedule AS s ON s.id = picked.id) ON true
+  LEFT JOIN open ON open.name = s.name
+  LEFT JOIN LATERAL (
+       -- DEAD ones among the last finished jobs since it was made or resumed; asked for where somebody wants to know.
+       SELECT count(*) FILTER (WHERE last.status = 'DEAD') AS count
+         FROM (SELECT coalesce(job.status, run.job_status) AS status
+                 FROM django_reliable_jobs_cronrun AS run
+                 LEFT JOIN django_reliable_jobs_job AS job ON job.id = run.job_id
+                WHERE s.pause_after_failures IS NOT NULL
+                  AND run.name = s.name AND run.scheduled_for >= s.resumed_at AND run.outcome = 'enqueued'
+                  AND coalesce(job.status, run.job_status) IN ('DONE', 'DEAD', 'CANCELLED')
+                ORDER BY run.scheduled_for DESC
+                LIMIT s.pause_after_failures) AS last) AS failed ON true

@@ -1,0 +1,2 @@
+-- The database's clock, exactly.
+SELECT extract(epoch FROM statement_timestamp())
