@@ -138,6 +138,14 @@ def test_since_skips_what_was_due_before(exchange: Exchange) -> None:
     assert exchange.claim(9) == made(old)
 
 
+def test_since_counts_jobs_of_one_time_by_their_id(exchange: Exchange) -> None:
+    """A bulk enqueue gives thousands one `run_at`."""
+    jobs = JobFactory.create_batch(4, run_at=ago(40))
+    later = JobFactory(run_at=ago(30))
+    since = Pair("default", 0, since=jobs[0].run_at, job_id=jobs[2].pk)
+    assert exchange.claim(9, pairs=[since]) == made(jobs[2], jobs[3], later)
+
+
 def test_a_last_attempt_and_a_lost_job_are_claimed_for_a_free_slot_only(exchange: Exchange) -> None:
     plain = [JobFactory(run_at=ago(s)) for s in (90, 80)]
     last = JobFactory(run_at=ago(70), max_attempts=5, attempts=4)
@@ -245,7 +253,7 @@ def test_the_times_of_a_lease_do_not_depend_on_use_tz(exchange: Exchange, settin
     JobFactory(run_at=at)
     again = claiming.wish(1, 0, {})
     assert again is not None
-    assert again.pairs[0].since > BEGINNING
+    assert (again.pairs[0].since > BEGINNING, again.pairs[0].job_id) == (True, got.leases[0].job_id)
     if exchange.function is one_statement.exchange:
         assert len(exchange(wish=again).leases) == 1
 

@@ -75,14 +75,14 @@ def test_both_kinds_of_keys_in_bulk() -> None:
 @pytest.mark.parametrize("bad", [(2, 3), {"nonsense": 1}, ()])
 def test_one_call_with_wrong_arguments_stores_none(bad: Any) -> None:
     with transaction.atomic():
-        with pytest.raises(TypeError, match="probes.echo"):
+        with pytest.raises(TypeError, match=r"probes\.echo"):
             echo.enqueue_many([(1,), bad])
         noop.enqueue()
     assert Job.objects.count() == 1
 
 
 def test_one_value_that_cannot_be_stored_stores_none() -> None:
-    with pytest.raises(PayloadError, match="probes.echo: argument 'value'"):
+    with pytest.raises(PayloadError, match=r"probes\.echo: argument 'value'"):
         echo.enqueue_many([(1,), ({1},)])
     assert not Job.objects.exists()
 

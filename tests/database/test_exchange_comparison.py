@@ -58,10 +58,12 @@ offers = st.lists(
     st.tuples(st.integers(0, 11), outcomes, st.sampled_from([0, 0, 0, 1]), st.none() | st.just('{"done": 2}')),
     max_size=6,
 )
+since = st.sampled_from([None, None, -61, -2, -1])
 pairs = st.lists(
-    st.tuples(st.sampled_from(QUEUES), st.sampled_from(PRIORITIES), st.sampled_from([None, None, -61, -2])),
-    max_size=6, unique_by=lambda pair: pair[:2],
-)  # fmt: skip
+    st.tuples(st.sampled_from(QUEUES), st.sampled_from(PRIORITIES), since, st.integers(0, 11)),
+    max_size=6,
+    unique_by=lambda pair: pair[:2],
+)
 wishes = st.fixed_dictionaries(
     {
         "free": st.integers(0, 6),
@@ -80,7 +82,7 @@ def somebody() -> Iterator[Session]:
         yield session
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(jobs, max_size=12), offers, wishes)
 def test_both_implementations_do_the_same(
     somebody: Session,
@@ -107,7 +109,7 @@ def _values(row: dict[str, Any], number: int, now: datetime) -> dict[str, Any]:
     for name in ("run_at", "expires_at", "unknown_since", "cancel_requested_at"):
         if values[name] is not None:
             values[name] = now + timedelta(minutes=values[name])
-    values |= {"name": "probes.noop", "unique_key": str(number), "fencing_token": 1_000_000 + number}
+    values |= {"name": "probes.noop", "unique_key": str(number), "fencing_token": 1_000_000 + 10 * number}
     if values["status"] == JobStatus.RUNNING:
         values |= {"locked_by": WORKER, "locked_until": now, "started_at": now}
     return values
@@ -126,8 +128,14 @@ def _run(
         if number < len(made)
     }
     pairs = [
-        Pair(queue, priority, BEGINNING if since is None else now + timedelta(minutes=since), wish["caps"].get(queue))
-        for queue, priority, since in wish["pairs"]
+        Pair(
+            queue,
+            priority,
+            BEGINNING if since is None else now + timedelta(minutes=since),
+            wish["caps"].get(queue),
+            made[number].pk if number < len(made) else 0,
+        )
+        for queue, priority, since, number in wish["pairs"]
     ]
     window = wish["free"] + wish["ahead"] + wish["spare"]
     with transaction.atomic():

@@ -47,7 +47,7 @@ def test_the_defaults_are_those_of_the_design(settings: Any) -> None:
         "max_payload_bytes": 1_000_000,
         "retention": {"DONE": 7 * DAY, "CANCELLED": 7 * DAY, "DEAD": None, "CRON_RUN": 90 * DAY},
         "queues": {},
-        "guards": {"STORE": "django_reliable_jobs.guards.database.DatabaseStore", "TIMEOUT": 2},
+        "guards": {"STORE": "django_reliable_jobs.guards.database.DatabaseStore", "OPTIONS": {}, "TIMEOUT": 2},
         "migrate": {"DATABASE": None, "LOCK_TIMEOUT": 600, "KEY": None, "POOLER": False},
         "outbox": {"PUBLISHER": None, "OPTIONS": {}},
     }
@@ -112,7 +112,11 @@ def test_nested_dicts_are_merged_with_their_defaults(settings: Any) -> None:
     current = conf.current()
     assert current.retention == {"DONE": None, "CANCELLED": 7 * DAY, "DEAD": 30 * DAY, "CRON_RUN": 90 * DAY}
     assert current.backoff == Backoff(base=10, factor=2, cap=60)
-    assert current.guards == {"STORE": "django_reliable_jobs.guards.database.DatabaseStore", "TIMEOUT": 5}
+    assert current.guards == {
+        "STORE": "django_reliable_jobs.guards.database.DatabaseStore",
+        "OPTIONS": {},
+        "TIMEOUT": 5,
+    }
     assert current.migrate == {"DATABASE": None, "LOCK_TIMEOUT": 600, "KEY": -5, "POOLER": True}
     assert current.outbox == {"PUBLISHER": None, "OPTIONS": {"servers": ["nats://"]}}
 

@@ -26,7 +26,7 @@ def storable(text: str) -> bool:
 def raised(function: Callable[[], Any]) -> BaseException:
     try:
         function()
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:
         return error
     raise AssertionError("nothing was raised")
 

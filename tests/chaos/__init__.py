@@ -1,0 +1,1 @@
+"""A fleet of real workers under injected faults, and an independent judge. Read `docs/design/chaos.md` first."""

@@ -1,0 +1,331 @@
+"""Rows follow the code, through rolling deploys, rollbacks, and services that share a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from django_reliable_jobs import job, scheduling
+from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.models import CronSchedule, ScheduleRelease
+from django_reliable_jobs.schedule_control import pause_schedule, save_schedule
+from django_reliable_jobs.scheduling import ScheduleDefinition, cron, every
+from django_reliable_jobs.worker import schedule_sync
+from django_reliable_jobs.worker.schedule_sync import ALIVE, BREAK, EVERY, ScheduleSync
+from tests.races.sessions import Session
+from tests.schedules.tools import row, sql
+
+pytestmark = pytest.mark.django_db
+
+
+@job(name="tests.synced")
+def synced(number: int = 0) -> None: ...
+
+
+@job(name="tests.synced_too")
+def synced_too() -> None: ...
+
+
+class Monotonic:
+    """This process' monotonic clock, for the syncs of several "processes"."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def monotonic(monkeypatch: pytest.MonkeyPatch) -> Monotonic:
+    made = Monotonic()
+    monkeypatch.setattr(schedule_sync.time, "monotonic", made)
+    return made
+
+
+class Worker:
+    """A worker with its own version of the code: `schedules` by name, each with its expression; all from one app."""
+
+    def __init__(self, source: str = "shop", installed: tuple[str, ...] = ("shop",), **schedules: str) -> None:
+        self.sync = ScheduleSync("default")
+        self.source, self.installed, self.schedules = source, installed, schedules
+
+    def look(self) -> bool:
+        with self.code():
+            return self.sync.look()
+
+    @contextmanager
+    def code(self) -> Iterator[None]:
+        """What stands in the code of this "process"."""
+        found: dict[str, ScheduleDefinition] = {}
+        apps = [type("Config", (), {"label": label}) for label in self.installed]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scheduling, "_by_name", found)
+            patch.setattr(scheduling, "source_of", lambda job: self.source)
+            patch.setattr(schedule_sync.apps, "get_app_configs", lambda: apps)
+            for name, expression in self.schedules.items():
+                cron(expression, name=name, timezone="UTC")(synced)
+            yield
+
+
+def rows() -> dict[str, str]:
+    return dict(CronSchedule.objects.values_list("name", "expression"))
+
+
+def age(seconds: float) -> None:
+    """So much time passes on the database's clock."""
+    by = timedelta(seconds=seconds)
+    for release in ScheduleRelease.objects.all():
+        ScheduleRelease.objects.filter(pk=release.pk).update(
+            seen_at=release.seen_at - by, activated_at=release.activated_at - by
+        )
+
+
+def live(monotonic: Monotonic, seconds: float, *alive: Worker) -> None:
+    for _ in range(round(seconds / EVERY)):
+        monotonic.now += EVERY
+        age(EVERY)
+        for worker in alive:
+            assert worker.look()
+
+
+def test_a_new_worker_writes_what_its_code_says() -> None:
+    Worker(daily="0 6 * * *", often="*/5 * * * *").look()
+    assert rows() == {"daily": "0 6 * * *", "often": "*/5 * * * *"}
+    assert (row("daily").source, row("daily").job_name) == ("shop", "tests.synced")
+    assert row("daily").next_fire_at is not None
+
+
+def test_a_look_that_finds_all_as_it_should_be_writes_no_schedule() -> None:
+    worker = Worker(daily="0 6 * * *")
+    worker.look()
+    before = sql("SELECT xmin, ctid FROM django_reliable_jobs_cronschedule")
+    worker.look()
+    assert sql("SELECT xmin, ctid FROM django_reliable_jobs_cronschedule") == before
+
+
+def test_a_newer_version_is_adopted_at_once_and_an_older_one_does_not_come_back(monotonic: Monotonic) -> None:
+    old = Worker(daily="0 6 * * *", gone="0 1 * * *")
+    old.look()
+    new = Worker(daily="0 7 * * *", added="0 2 * * *")
+    new.look()
+    assert rows() == {"daily": "0 7 * * *", "added": "0 2 * * *"}
+    live(monotonic, 2 * ALIVE, old, new)
+    another_old = Worker(daily="0 6 * * *", gone="0 1 * * *")
+    another_old.look()
+    live(monotonic, 2 * ALIVE, old, another_old, new)
+    assert rows() == {"daily": "0 7 * * *", "added": "0 2 * * *"}
+
+
+def test_a_rollback_is_adopted_when_the_newer_ones_are_gone(monotonic: Monotonic) -> None:
+    old, new = Worker(daily="0 6 * * *"), Worker(daily="0 7 * * *")
+    old.look()
+    new.look()
+    back = Worker(daily="0 6 * * *")
+    live(monotonic, ALIVE + 2 * EVERY, new, back)
+    assert rows() == {"daily": "0 7 * * *"}
+    live(monotonic, ALIVE - EVERY, back)
+    assert rows() == {"daily": "0 7 * * *"}, "one that is not seen for a while may be busy"
+    live(monotonic, 3 * EVERY, back)
+    assert rows() == {"daily": "0 6 * * *"}
+    live(monotonic, ALIVE + 2 * EVERY, back)
+    Worker(daily="0 7 * * *").look()
+    assert rows() == {"daily": "0 6 * * *"}, "now the other one is the older"
+
+
+def test_an_outage_is_no_rollback(monotonic: Monotonic) -> None:
+    """Nobody could be seen for an hour. Whoever comes back first must not take the newer one for gone."""
+    old, new = Worker(daily="0 6 * * *"), Worker(daily="0 7 * * *")
+    old.look()
+    new.look()
+    live(monotonic, ALIVE + 2 * EVERY, old, new)
+    monotonic.now += 3600
+    age(3600)
+    old.look()
+    monotonic.now += EVERY
+    age(EVERY)
+    old.look()
+    new.look()
+    live(monotonic, 2 * ALIVE, old, new)
+    assert rows() == {"daily": "0 7 * * *"}
+
+
+@pytest.mark.parametrize("outage", [10.0, BREAK - 1, BREAK, BREAK + 20, ALIVE])
+def test_no_outage_of_any_length_looks_like_a_rollback(monotonic: Monotonic, outage: float) -> None:
+    """At its worst: the newer one looked long before it, the older one just before, and is the first to look again."""
+    old, new = Worker(daily="0 6 * * *"), Worker(daily="0 7 * * *")
+    old.look()
+    new.look()
+    live(monotonic, 2 * ALIVE, new, old)
+    longest = 1.2 * EVERY
+    monotonic.now += longest
+    age(longest)
+    old.look()
+    monotonic.now += outage
+    age(outage)
+    old.look()
+    assert rows() == {"daily": "0 7 * * *"}
+
+
+def test_services_with_different_apps_leave_each_other_alone(monotonic: Monotonic) -> None:
+    shop = Worker(daily="0 6 * * *")
+    billing = Worker("billing", ("billing",), invoices="0 1 * * *")
+    shop.look()
+    billing.look()
+    live(monotonic, 2 * ALIVE, shop, billing)
+    assert rows() == {"daily": "0 6 * * *", "invoices": "0 1 * * *"}
+    Worker("billing", ("billing",), invoices="0 2 * * *").look()
+    newer_shop = Worker(daily="0 9 * * *")
+    newer_shop.look()
+    assert rows() == {"daily": "0 9 * * *", "invoices": "0 2 * * *"}
+    back = Worker(daily="0 6 * * *")
+    live(monotonic, 2 * ALIVE, back, billing)
+    assert rows() == {"daily": "0 6 * * *", "invoices": "0 1 * * *"}, "each rolls back for itself"
+
+
+def test_two_services_that_give_one_name_to_two_schedules_do_not_take_turns(
+    monotonic: Monotonic, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Worker(daily="0 6 * * *")
+    billing = Worker("billing", ("billing",), daily="0 1 * * *")
+    shop.look()
+    billing.look()
+    versions = set()
+    for _ in range(5):
+        live(monotonic, EVERY, shop, billing)
+        versions.add(row("daily").version)
+    assert rows() == {"daily": "0 6 * * *"}
+    assert len(versions) == 1
+    assert "schedule daily of billing is defined by shop too, whose it stays" in caplog.text
+    live(monotonic, 2 * ALIVE, billing)
+    assert rows() == {"daily": "0 1 * * *"}, "until the other service is gone"
+
+
+def test_the_last_schedule_of_an_app_can_be_taken_out(monotonic: Monotonic) -> None:
+    old = Worker(daily="0 6 * * *")
+    old.look()
+    new = Worker()
+    new.look()
+    assert rows() == {}
+    live(monotonic, ALIVE + 2 * EVERY, old, new)
+    assert rows() == {}, "and the older version does not bring it back"
+
+
+def test_apps_without_schedules_have_no_release() -> None:
+    Worker("shop", ("shop", "auth", "admin"), daily="0 6 * * *").look()
+    assert list(ScheduleRelease.objects.values_list("source", flat=True)) == ["shop"]
+
+
+def test_a_schedule_that_moves_to_another_app_keeps_its_pause() -> None:
+    Worker("shop", ("shop", "reports"), daily="0 6 * * *").look()
+    pause_schedule("daily")
+    Worker("reports", ("shop", "reports"), daily="0 6 * * *").look()
+    assert (row("daily").source, row("daily").paused) == ("reports", True)
+
+
+def test_the_pause_survives_every_deploy(monotonic: Monotonic) -> None:
+    old = Worker(daily="0 6 * * *")
+    old.look()
+    pause_schedule("daily")
+    new = Worker(daily="0 7 * * *")
+    new.look()
+    live(monotonic, ALIVE + 2 * EVERY, old, new)
+    assert (row("daily").paused, row("daily").expression) == (True, "0 7 * * *")
+
+
+def test_people_and_code_what_is_whose(caplog: pytest.LogCaptureFixture) -> None:
+    save_schedule("theirs", "tests.synced", "0 3 * * *")
+    save_schedule("daily", "tests.synced", "0 3 * * *")
+    Worker(daily="0 6 * * *").look()
+    assert rows() == {"theirs": "0 3 * * *", "daily": "0 6 * * *"}
+    assert "schedule daily was made by a person; the code of shop defines it now" in caplog.text
+    Worker().look()
+    assert rows() == {"theirs": "0 3 * * *"}
+
+
+def test_what_somebody_did_to_the_rows_by_hand_is_put_right() -> None:
+    worker = Worker(daily="0 6 * * *", other="0 7 * * *")
+    worker.look()
+    sql("UPDATE django_reliable_jobs_cronschedule SET expression = '0 8 * * *' WHERE name = 'daily'")
+    sql("DELETE FROM django_reliable_jobs_cronschedule WHERE name = 'other'")
+    worker.look()
+    assert rows() == {"daily": "0 6 * * *", "other": "0 7 * * *"}
+
+
+def test_a_sync_does_not_move_a_schedule_that_it_does_not_change() -> None:
+    Worker(daily="0 6 * * *", other="0 7 * * *").look()
+    before = CronSchedule.objects.values().get(name="other")
+    Worker(daily="0 9 * * *", other="0 7 * * *").look()
+    assert CronSchedule.objects.values().get(name="other") == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_worker_at_a_time_and_the_others_come_back_later() -> None:
+    worker = Worker(daily="0 6 * * *")
+    with Session() as somebody:
+        somebody.begin()
+        somebody.sql("SELECT pg_advisory_xact_lock(hashtextextended('django_reliable_jobs.schedules', 0))")
+        assert not worker.look()
+        assert rows() == {}
+        somebody.commit()
+    assert worker.look()
+    assert rows() == {"daily": "0 6 * * *"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_that_somebody_has_locked_does_not_keep_the_worker_from_firing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Worker(daily="0 6 * * *").look()
+    newer = Worker(daily="0 7 * * *", other="0 8 * * *")
+    with Session() as admin, newer.code():
+        admin.begin()
+        admin.sql("SELECT FROM django_reliable_jobs_cronschedule FOR UPDATE")
+        newer.sync.when_due()
+        assert rows() == {"daily": "0 6 * * *"}, "all or nothing"
+        assert "somebody has a row locked" in caplog.text
+        admin.rollback()
+        newer.sync._look_at = 0.0
+        newer.sync.when_due()
+    assert rows() == {"daily": "0 7 * * *", "other": "0 8 * * *"}
+
+
+def test_an_older_worker_does_not_judge_a_newer_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = Worker(daily="0 6 * * *"), Worker(daily="0 7 * * *")
+    old.look()
+    assert old.sync.may_judge("shop")
+    new.look()
+    old.look()
+    assert new.sync.may_judge("shop")
+    assert not old.sync.may_judge("shop")
+    assert not old.sync.may_judge("billing")
+    assert old.sync.may_judge(""), "a person's: everybody's"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"misfire": "all"}, {"overlap": "skip"}, {"jitter": 1}, {"kwargs": {"number": 1}}, {"catch_up_limit": 3},
+        {"misfire_grace": 1}, {"catch_up_window": 1}, {"pause_after_failures": 2}, {"timezone": "Asia/Kathmandu"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_any_change_makes_another_fingerprint_and_nothing_else_does(change: dict[str, Any]) -> None:
+    def fingerprint(target: JobDefinition = synced, **options: Any) -> str:
+        scheduling._by_name.clear()
+        options = {"timezone": "UTC"} | options
+        cron("0 6 * * *", name="b", **options)(target)
+        every(minutes=5, name="a")(synced_too)
+        return scheduling.fingerprint(scheduling.all_schedules())
+
+    first = fingerprint()
+    scheduling._by_name.clear()
+    every(300, name="a")(synced_too)
+    cron("0 6 * * *", name="b", timezone="UTC")(synced)
+    assert scheduling.fingerprint(scheduling.all_schedules()) == first, "the order does not matter"
+    assert fingerprint(**change) != first
+    assert fingerprint(synced_too) != first

@@ -1,0 +1,224 @@
+"""The small parts of a worker: options, where it looks for jobs, how many it takes, when it may reap."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from django_reliable_jobs.store.discover import Work
+from django_reliable_jobs.store.exchange import BEGINNING, Exchanged
+from django_reliable_jobs.worker.claiming import Claiming
+from django_reliable_jobs.worker.connections import leaves_a_trace
+from django_reliable_jobs.worker.contact import Contact
+from django_reliable_jobs.worker.options import QueueFilter, parse_queues
+from django_reliable_jobs.worker.prefetch import MOST, Prefetch
+from tests.unit.test_worker_attempt import lease
+
+# -- options
+
+
+@pytest.mark.parametrize(
+    ("queues", "exclude", "served", "refused", "caps"),
+    [
+        (None, None, ["a", "b"], [], {}),
+        ("", "", ["a", "b"], [], {}),
+        ("a", None, ["a"], ["b"], {}),
+        (" a , b:3 ", None, ["a", "b"], ["c"], {"b": 3}),
+        ("a,a:2,", None, ["a"], ["b"], {"a": 2}),
+        (None, "a, b", ["c"], ["a", "b"], {}),
+        ("a,b", "c", ["a", "b"], ["c", "d"], {}),
+    ],
+)
+def test_queues_are_parsed(
+    queues: str | None, exclude: str | None, served: list[str], refused: list[str], caps: dict[str, int]
+) -> None:
+    found = parse_queues(queues, exclude)
+    assert all(queue in found for queue in served)
+    assert not any(queue in found for queue in refused)
+    assert found.caps == caps
+
+
+@pytest.mark.parametrize("queues", ["a:0", "a:-1", "a:", "a:x", "a:1.5", ":2", "a b", "x" * 101, "a:1:2"])
+def test_what_is_no_list_of_queues_is_refused(queues: str) -> None:
+    with pytest.raises(ValueError, match=r"queue"):
+        parse_queues(queues)
+
+
+def test_a_queue_is_not_served_and_excluded_at_once() -> None:
+    with pytest.raises(ValueError, match="'a' is in --queues and in --exclude-queues"):
+        parse_queues("a,b", "a")
+
+
+# -- claiming
+
+
+def claiming(queues: QueueFilter | None = None) -> Claiming:
+    made = Claiming(queues or QueueFilter(), poll=5.0)
+    made.looked([Work("mail", 0, -1.0), Work("default", 5, -2.0), Work("later", 0, 3.0)], cost=0.001)
+    return made
+
+
+def test_it_asks_where_a_look_has_found_due_jobs() -> None:
+    wish = claiming().wish(4, 2, {})
+    assert wish is not None
+    assert {(pair.queue, pair.priority, pair.since) for pair in wish.pairs} == {
+        ("mail", 0, BEGINNING), ("default", 5, BEGINNING)}  # fmt: skip
+    assert (wish.free, wish.ahead) == (4, 2)
+    assert wish.window > 6
+
+
+def test_it_looks_again_when_the_next_job_becomes_due() -> None:
+    quiet = Claiming(QueueFilter(), poll=5.0)
+    quiet.looked([Work("later", 0, 0.5)], cost=0.001)
+    assert not quiet.more
+    assert 0 < quiet.look_at - time.monotonic() <= 0.5
+    quiet.looked([], cost=0.001)
+    assert 4 < quiet.look_at - time.monotonic() <= 5
+
+
+def test_a_queue_at_its_cap_is_left_out_and_with_all_at_their_caps_there_is_nothing_to_ask() -> None:
+    capped = claiming(parse_queues("mail:2,default:1"))
+    wish = capped.wish(4, 0, {"default": 1})
+    assert wish is not None
+    assert [(pair.queue, pair.cap) for pair in wish.pairs] == [("mail", 2)]
+    assert capped.wish(4, 0, {"default": 1, "mail": 2}) is None
+    assert not capped.more, "or the engine would spin"
+    capped.freed()
+    assert capped.more
+
+
+def test_without_caps_a_freed_slot_is_no_news() -> None:
+    plain = claiming()
+    plain.more = False
+    plain.freed()
+    assert not plain.more
+
+
+def test_a_notification_for_a_queue_of_others_is_ignored() -> None:
+    mine = Claiming(parse_queues("mail"), poll=5.0)
+    mine.told("default", 0)
+    assert not mine.more
+    mine.told("mail", 3)
+    assert mine.more
+    assert mine.wish(1, 0, {}) is not None
+
+
+def test_where_rivals_hold_everything_it_looks_further() -> None:
+    busy = claiming()
+    wish = busy.wish(4, 0, {})
+    assert wish is not None
+    busy.claimed(wish, Exchanged(candidates=wish.window))
+    assert busy.more
+    further = busy.wish(4, 0, {})
+    assert further is not None
+    assert further.window > wish.window
+    busy.claimed(further, Exchanged(candidates=3))
+    assert not busy.more
+
+
+def test_the_next_claim_starts_where_the_last_one_ended() -> None:
+    advanced = claiming()
+    wish = advanced.wish(1, 0, {})
+    assert wish is not None
+    taken = lease(queue="mail", priority=0)
+    advanced.claimed(wish, Exchanged(leases=[taken], candidates=1))
+    assert advanced.more, "it got all that it asked for"
+    again = advanced.wish(1, 0, {})
+    assert again is not None
+    assert {pair.queue: pair.since for pair in again.pairs} == {"mail": taken.run_at, "default": BEGINNING}
+
+
+# -- prefetching
+
+
+def test_slow_jobs_are_not_taken_ahead_and_short_ones_for_a_moment() -> None:
+    ahead = Prefetch("auto", slots=8)
+    assert ahead.ahead() == 0, "it knows nothing yet"
+    ahead.took(0.001)
+    assert ahead.ahead() == 400 or ahead.ahead() == min(MOST, 400)
+    for _ in range(200):
+        ahead.took(1.0)
+    assert ahead.ahead() == 0
+
+
+def test_nothing_is_taken_ahead_while_somebody_else_is_free() -> None:
+    ahead = Prefetch("auto", slots=8)
+    ahead.took(0.001)
+    ahead.free_elsewhere = 1
+    assert ahead.ahead() == 0
+
+
+def test_a_job_that_takes_no_time_at_all_is_no_division_by_zero() -> None:
+    ahead = Prefetch("auto", slots=8)
+    ahead.took(0.0)
+    assert ahead.ahead() == MOST
+
+
+def test_a_number_is_obeyed() -> None:
+    assert Prefetch(0, slots=8).ahead() == 0
+    assert Prefetch(3, slots=8).ahead() == 3
+
+
+# -- contact
+
+
+def test_reaping_waits_for_one_lease_of_contact() -> None:
+    contact = Contact(lease=0.2)
+    assert contact.wait_for_reaping() > 0
+    until = time.monotonic() + 10
+    contact.made()
+    while contact.wait_for_reaping() > 0 and time.monotonic() < until:
+        contact.made()
+    assert contact.wait_for_reaping() <= 0
+
+
+def test_lost_contact_begins_anew() -> None:
+    contact = Contact(lease=0.05)
+    contact.made()
+    contact.lost()
+    assert contact.wait_for_reaping() == 0.05
+    contact.made()
+    assert contact.wait_for_reaping() > 0
+
+
+def test_a_gap_as_long_as_a_lease_begins_anew() -> None:
+    """The process was stopped, or the machine suspended."""
+    contact = Contact(lease=0.1)
+    contact.made()
+    contact._since = contact._last = time.monotonic() - 100
+    assert contact.wait_for_reaping() == 0.1
+    contact.made()
+    assert contact.wait_for_reaping() > 0
+
+
+# -- traces on a connection
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET statement_timeout = 1", "set search_path to x", "  SET SESSION x = 1", "SET ROLE x", "SET TIME ZONE 'UTC'",
+        "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", "RESET ALL", "LISTEN x", "LOAD 'x'",
+        "PREPARE p AS SELECT 1", "CREATE TEMP TABLE x ()", "create temporary table x ()", "CREATE LOCAL TEMPORARY VIEW x",
+        "SELECT 1 INTO TEMP x", "SELECT 1 INTO TEMPORARY TABLE x", "select set_config('x', 'y', false)",
+        "SELECT pg_advisory_lock(1)", "SELECT pg_try_advisory_lock(1)", "SELECT pg_advisory_lock_shared(1)",
+        "DECLARE c CURSOR WITH HOLD FOR SELECT 1", "/* a */ SET x = 1", "-- a\n  SET x = 1", "/* a\n b */-- c\nSET x = 1",
+        "SELECT 1; SET x = 1", "SET LOCAL x = 1; /* b */ SET y = 2", "SELECT 1;\n\nSET x = 1;",
+    ],
+)  # fmt: skip
+def test_a_statement_that_leaves_a_trace_is_seen(statement: str) -> None:
+    assert leaves_a_trace(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT 1", "UPDATE x SET y = 1", "SET LOCAL statement_timeout = 1", "SET CONSTRAINTS ALL IMMEDIATE",
+        "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", "SELECT pg_advisory_xact_lock(1)", "INSERT INTO temperature (x)",
+        "SELECT x FROM settings", "PREPARE TRANSACTION 'x'", "SAVEPOINT s1", "SELECT 'listen'", "/* SET x */ SELECT 1",
+        "SELECT temp FROM x", "UPDATE x SET a = 1; SELECT 2",
+    ],
+)  # fmt: skip
+def test_an_ordinary_statement_is_not(statement: str) -> None:
+    assert not leaves_a_trace(statement)
