@@ -1,0 +1,21 @@
+"""The handlers of the runs."""
+
+from __future__ import annotations
+
+from benchmarks import marks
+from django_reliable_jobs import job
+
+
+@job
+def noop(number: int) -> None:
+    marks.mark(number)
+
+
+@job
+async def coroutine(number: int) -> None:
+    marks.mark(number)
+
+
+@job(max_attempts=20)
+def nap(number: int) -> None:
+    marks.nap(number)
