@@ -7,6 +7,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # More arguments for pytest: make test ARGS="-k lease"
 ARGS ?=
+# Most tests wait for processes most of the time, so two files of them run at once, each with a server of its own.
+JOBS ?= 2
 # For `make repeat`: which tests, and how many times.
 TEST ?= tests
 N ?= 50
@@ -25,7 +27,7 @@ help:
 	@echo "make clean                     remove what these made"
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 demo: $(VENV)/.demo
 	@exec $(BIN)/python -m testproject.demo

@@ -147,11 +147,11 @@ def test_a_deadline_never_hits_a_later_job_in_the_same_thread(crew: Fleet) -> No
     worker = crew.start("--slots", "4", "--grace", "5", "--queues", "close")
     close = [
         kind.using(queue="close", timeout=0.1, max_attempts=1).enqueue(0.1 + (n % 40 - 20) / 1000)
-        for n in range(400)
+        for n in range(240)
         for kind in ([probes.just_in_time] if n % 2 else [probes.just_in_time_async])
     ]
-    calm = probes.calm.using(queue="close", max_attempts=1).enqueue_many([(0.01,) for _ in range(400)])
-    calm += probes.calm_async.using(queue="close", max_attempts=1).enqueue_many([(0.01,) for _ in range(400)])
+    calm = probes.calm.using(queue="close", max_attempts=1).enqueue_many([(0.01,) for _ in range(240)])
+    calm += probes.calm_async.using(queue="close", max_attempts=1).enqueue_many([(0.01,) for _ in range(240)])
     all_done(calm, timeout=120)
     wait_until(lambda: not Job.objects.filter(queue="close", status=JobStatus.RUNNING).exists(), worker.tail)
     reasons = {fresh(job).reason for job in close}

@@ -67,7 +67,7 @@ class Elsewhere:
     def sleeping(self) -> int:
         """How many handlers are in the middle of their query."""
         rows = self.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-                        " AND state = 'active' AND query LIKE 'SELECT pg_sleep%'")  # fmt: skip
+                        " AND state = 'active' AND query LIKE 'SELECT pg_sleep%%'")  # fmt: skip
         return int(str(rows[0][0]))
 
 
