@@ -11,7 +11,10 @@ from tests.chaos.invariants import UNFINISHED
 
 pytestmark = pytest.mark.chaos
 
-HANDLERS = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%workload_effect%' AND pid <> pg_backend_pid()"
+HANDLERS = """
+    SELECT count(*) FROM pg_stat_activity
+     WHERE position('workload_effect' IN query) > 0 AND pid <> pg_backend_pid()
+"""
 LISTENERS = """
 SELECT count(*) FROM pg_stat_activity WHERE application_name = 'reliable_jobs listener' AND backend_start > %s
 """
