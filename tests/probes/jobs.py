@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -147,10 +150,39 @@ def isolated(ctx: JobContext, what: str) -> Any:
     mark(f"isolated {what}")
     if what == "exit":
         os._exit(7)
+    if what == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "segfault":
+        ctypes.string_at(0)
     if what == "spin":
         while True:
             pass
+    if what == "until told":
+        while True:
+            ctx.check()
+            time.sleep(0.01)
+    if what == "hold the GIL":
+        re.match(r"(a+)+$", "a" * 40 + "b")
+    if what == "resume" and ctx.state is None:
+        ctx.checkpoint(60)
+        os._exit(7)
+    return ctx.state if what == "resume" else os.getpid()
+
+
+@job(isolation="process", memory_limit=300, max_attempts=1)
+def isolated_glutton(mebibytes: int) -> int:
+    return len(bytearray(os.urandom(1)) * (mebibytes * 2**20))
+
+
+@job(isolation="process")
+async def isolated_coroutine() -> int:
+    await asyncio.sleep(0)
     return os.getpid()
+
+
+@job(isolation="process", atomic=True, max_attempts=1)
+def isolated_atomic(label: str) -> None:
+    mark(label)
 
 
 @job(backoff=[0.05])
