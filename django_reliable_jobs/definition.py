@@ -189,6 +189,7 @@ class JobDefinition(Enqueueable):
     wants_fire_time: bool = field(init=False, repr=False)
     parameter_names: tuple[str, ...] = field(init=False, repr=False)
     _counts: range = field(init=False, repr=False)
+    _positional_only: tuple[str, ...] = field(init=False, repr=False)
     _bound: BoundJob = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -206,6 +207,8 @@ class JobDefinition(Enqueueable):
         simple = all(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
         least = sum(p.default is p.empty for p in positional)
         most = 1 << 30 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
+        required = [p.name for p in positional if p.kind is p.POSITIONAL_ONLY and p.default is p.empty]
+        set_once(self, "_positional_only", tuple(required))
         set_once(self, "_counts", range(least, most + 1) if simple else range(0))
         set_once(self, "_bound", BoundJob(self))
         set_once(self, "__doc__", self.function.__doc__)
@@ -229,6 +232,9 @@ class JobDefinition(Enqueueable):
             return
         try:
             self.signature.bind(*args, **kwargs)
+            # Python 3.13.0 lets a keyword that `**kwargs` takes stand for a positional-only argument.
+            if len(args) < len(self._positional_only):
+                raise TypeError(f"missing a required argument: {self._positional_only[len(args)]!r}")
         except TypeError as error:
             raise TypeError(f"{self.name}{self.signature}: {error}") from None
 
