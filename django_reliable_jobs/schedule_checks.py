@@ -1,6 +1,6 @@
 """The system check that looks into the table of schedules. Importing this module registers it.
 
-It runs with `manage.py check --database default`, as Django's own checks of databases do, and with `migrate`.
+It runs with `manage.py check --database default`, as Django's own checks of databases do, but not with `migrate`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from django.db import Error as DatabaseTrouble
 from django.db import connections
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.migration_lock.command import checks_before_the_lock
 from django_reliable_jobs.schedules import FiringRules, as_timetable
 
 TAG = "reliable_jobs"
@@ -28,7 +29,7 @@ def check_schedules(databases: Sequence[str] | None = None, **_: Any) -> list[Ch
         alias = conf.current().database
     except ImproperlyConfigured:  # E001 says so
         return []
-    if alias not in (databases or ()):
+    if alias not in (databases or ()) or checks_before_the_lock():
         return []
     return [
         CheckWarning(

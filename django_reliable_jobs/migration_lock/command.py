@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
@@ -31,6 +32,14 @@ EXIT_TERMINATED = 128 + signal.SIGTERM
 _ENDED_BY = {"55P03": "lock_timeout", "57014": "statement_timeout"}
 
 
+_before_the_lock: ContextVar[bool] = ContextVar("django_reliable_jobs_before_the_lock", default=False)
+
+
+def checks_before_the_lock() -> bool:
+    """Whether the system checks of a `migrate` are running, which has no lock yet."""
+    return _before_the_lock.get()
+
+
 class MigrationLockMixin(BaseCommand):
     """Goes before a command that is, or derives from, Django's `migrate`:
 
@@ -53,6 +62,14 @@ class MigrationLockMixin(BaseCommand):
         )  # fmt: skip
         group.add_argument("--no-lock", action="store_true", help="Migrate without the lock.")
         group.add_argument("--lock-status", action="store_true", help="Say who holds the lock, and do nothing else.")
+
+    def check(self, *args: Any, **kwargs: Any) -> None:
+        """System checks come before the lock: what asks the tables would wait where the wait has no limit."""
+        token = _before_the_lock.set(True)
+        try:
+            super().check(*args, **kwargs)
+        finally:
+            _before_the_lock.reset(token)
 
     def handle(self, *args: Any, **options: Any) -> str | None:
         reads_only = (options["plan"] or options["check_unapplied"]) and not options["prune"]

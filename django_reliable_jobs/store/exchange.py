@@ -50,12 +50,14 @@ class Wish:
     """What the worker would take: `free` slots now, and `ahead` of free slots as far as protocol 8 allows it.
 
     `window` bounds how many candidates are looked at; rows that rivals hold locked count towards it.
+    `unknown` are job names that are left to other workers.
     """
 
     free: int = 0
     ahead: int = 0
     pairs: Sequence[Pair] = ()
     window: int = 0
+    unknown: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.window = max(self.window, self.free + self.ahead)
@@ -125,6 +127,7 @@ def wish_params(wish: Wish) -> dict[str, Any]:
         "window": wish.window,
         "free": wish.free,
         "ahead": wish.ahead,
+        "unknown_names": list(wish.unknown),
     }
 
 

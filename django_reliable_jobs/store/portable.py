@@ -51,7 +51,7 @@ def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], int]:
     found: list[tuple[int, datetime, int, str, int | None]] = []
     for queue in dict.fromkeys(pair.queue for pair in wish.pairs if pair.queue not in paused):
         pairs = [pair for pair in wish.pairs if pair.queue == queue]
-        of_queue = [row for pair in pairs for row in _due(alias, pair, wish.window)]
+        of_queue = [row for pair in pairs for row in _due(alias, pair, wish)]
         of_queue.sort()
         cap = pairs[0].cap
         share = "" if cap is None else queue
@@ -69,7 +69,7 @@ def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], int]:
     return locked[:wanted], len(found)
 
 
-def _due(alias: str, pair: Pair, window: int) -> list[tuple[int, datetime, int]]:
+def _due(alias: str, pair: Pair, wish: Wish) -> list[tuple[int, datetime, int]]:
     """The order, ending in the id, of the pair's first jobs."""
     in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
     jobs = Job.objects.using(alias).filter(
@@ -80,7 +80,8 @@ def _due(alias: str, pair: Pair, window: int) -> list[tuple[int, datetime, int]]
         priority=pair.priority,
         run_at__lte=Now(),
     )
-    return [(-pair.priority, *row) for row in jobs.order_by("run_at", "id").values_list("run_at", "id")[:window]]
+    known = jobs.exclude(name__in=wish.unknown).order_by("run_at", "id").values_list("run_at", "id")
+    return [(-pair.priority, *row) for row in known[: wish.window]]
 
 
 def _take(jobs: Sequence[Job], wish: Wish) -> list[Job]:

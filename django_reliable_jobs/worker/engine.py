@@ -85,6 +85,8 @@ class Engine(threading.Thread):
         self._drained = False
         self._trouble = 0
         self._shown_at = 0.0
+        #: Names that are not known here, and until when (monotonic) they are left to others.
+        self._unknown_until: dict[str, float] = {}
         # A claim was asked for and not answered yet; until when its rows may still turn up; when to look for them.
         self._asked = False
         self._in_doubt_until = 0.0
@@ -179,7 +181,12 @@ class Engine(threading.Thread):
             self._claiming.looked(found, time.monotonic() - started)
             self._drained = not self._claiming.more
         held = self.ledger.held_by_queue() if self.options.queues.caps else {}
-        return self._claiming.wish(free, ahead, held)
+        wish = self._claiming.wish(free, ahead, held)
+        if wish is not None and self._unknown_until:
+            now = time.monotonic()
+            self._unknown_until = {name: until for name, until in self._unknown_until.items() if until > now}
+            wish.unknown = list(self._unknown_until)
+        return wish
 
     def _exchange(self, offered: Sequence[Attempt], wish: Wish | None) -> None:
         asked_at = time.monotonic()
@@ -209,7 +216,7 @@ class Engine(threading.Thread):
     def _expect_again(self, offered: Sequence[Attempt]) -> None:
         """What was put back may be due before the next look."""
         for attempt in offered:
-            if attempt.outcome is not None and attempt.outcome.status in CLAIMABLE:
+            if attempt.outcome is not None and attempt.outcome.status in CLAIMABLE and not attempt.outcome.unknown:
                 self._drained = False
                 self._claiming.look_soon(attempt.outcome.delay or 0.0)
 
@@ -240,7 +247,10 @@ class Engine(threading.Thread):
         patience = conf.current().unknown_job_after
         if lease.unknown_for is not None and lease.unknown_for >= patience:
             return outcome.dead(REASON_UNKNOWN_JOB, ErrorRecord("UnknownJob", str(error)[:10_000], ""))
-        return outcome.unknown_job(min(UNKNOWN_JOB_PAUSE, max(0.1, patience / 4)))
+        pause = min(UNKNOWN_JOB_PAUSE, max(0.1, patience / 4))
+        # For a while longer than the job waits it is not asked for here: a worker that knows the name gets it first.
+        self._unknown_until[lease.name] = time.monotonic() + 2 * pause
+        return outcome.unknown_job(pause)
 
     def _recover(self, error: DatabaseTrouble) -> None:
         """The connection or a statement failed. What was offered is still held, and is offered again."""

@@ -77,7 +77,8 @@ def backends(like: str = "%") -> list[tuple[int, str]]:
     """(pid, application name) of the other connections to the test database."""
     return sql(
         "SELECT pid, application_name FROM pg_stat_activity WHERE datname = current_database()"
-        " AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND application_name LIKE %s",
+        " AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND application_name LIKE %s"
+        " AND application_name <> 'reliable_jobs guard'",  # other tests' guards in this very process
         like,
     )
 

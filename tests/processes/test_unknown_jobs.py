@@ -34,10 +34,10 @@ def test_an_unknown_job_is_put_back_without_an_attempt_and_told_once_a_minute(fl
         assert "no job is named" in errors(job)[0].error_message
     assert worker.text.count("no job is named 'probes.thing_of_tomorrow' here") == 1
     assert worker.text.count("no job is named 'gone.module.job' here") == 1
-    assert control.retry(jobs[0]).changed == [jobs[0].pk]
-    assert fresh(jobs[0]).unknown_since is None
     assert worker.stop() == 0
     assert len(worker.started()) == 1
+    assert control.retry(jobs[0]).changed == [jobs[0].pk]
+    assert fresh(jobs[0]).unknown_since is None
 
 
 NEW_CODE = """

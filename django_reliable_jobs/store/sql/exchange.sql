@@ -76,6 +76,7 @@ WITH offered AS MATERIALIZED (
              WHERE job.status IN ('QUEUED', 'FAILED') AND job.queue = pair.queue AND job.priority = pair.priority
                AND (job.run_at, job.id) >= (pair.since, pair.since_id) AND job.run_at <= statement_timestamp()
                AND (job.expires_at IS NULL OR job.expires_at > statement_timestamp())
+               AND job.name <> ALL (%(unknown_names)s::text[])
              ORDER BY job.run_at, job.id
              LIMIT %(window)s) AS c
       ) AS found
