@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from threading import Thread
 
 import pytest
 from django.db import connections, transaction
@@ -12,6 +12,7 @@ from django.db import connections, transaction
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.guards import GuardResult, current_lease, run_exclusive, run_once
 from django_reliable_jobs.guards.asking import Guard
+from django_reliable_jobs.guards.lease import GuardLease
 from django_reliable_jobs.models import GuardClaim
 from tests.guards.app.models import Entry
 from tests.guards.conftest import NULL, Configure
@@ -20,10 +21,10 @@ from tests.races.sessions import together, wait_until
 LONG = 10 * 365 * 86_400
 
 
-def steal(kind: str, key: str) -> None:
+def steal(kind: str, key: str, lease: GuardLease | None = None) -> None:
     """What the store sees when a lease has expired and somebody else has the key."""
     guard = Guard.of(kind, key, None)
-    lease = current_lease()
+    lease = lease or current_lease()
     assert lease is not None
     assert guard.release(lease.token)
     assert guard.acquire(60) is not None
@@ -201,17 +202,26 @@ def test_of_two_lost_leases_the_outer_one_is_not_forgotten(store: str) -> None:
     """A thread has room for one exception from outside: the second may have replaced the first."""
 
     def outer() -> None:
-        outer_lease = current_lease()
-        steal("exclusive", "outer")
+        leases = {"outer": current_lease()}
+
+        def thief() -> None:
+            for key, lease in leases.items():
+                steal("exclusive", key, lease)
+            connections.close_all()
 
         def inner() -> None:
-            inner_lease = current_lease()
-            assert outer_lease is not None
-            assert inner_lease is not None
-            steal("exclusive", "inner")
-            while not (outer_lease.lost.is_set() and inner_lease.lost.is_set()):
-                with suppress(LeaseLost):
-                    spin(0.01)
+            leases["inner"] = current_lease()
+            thread = Thread(target=thief)
+            while True:
+                try:  # whatever hits this thread, hits it in here, or when both are lost
+                    if thread.ident is None:
+                        thread.start()
+                    while not all(lease and lease.lost.is_set() for lease in leases.values()):
+                        spin(0.01)
+                    break
+                except LeaseLost:
+                    pass
+            thread.join()
 
         run_exclusive("inner", 1, inner)
 

@@ -110,7 +110,7 @@ def in_step() -> Scheduler:
 def make_due(count: int) -> None:
     execute(
         "UPDATE django_reliable_jobs_cronschedule SET next_fire_at = now() - interval '1 s',"
-        " fired_through = now() - interval '25 hours' WHERE id IN ("
+        " fired_through = now() - interval '24 hours' WHERE id IN ("
         f" SELECT id FROM django_reliable_jobs_cronschedule WHERE NOT paused ORDER BY id LIMIT {count})"
     )
 
@@ -143,12 +143,14 @@ def test_what_is_due_is_found_by_indexes() -> None:
 
 def test_firing_reads_what_it_writes() -> None:
     make_due(200)
-    before = (CronRun.objects.count(), Job.objects.count())
+    # At midnight two fire times may be due; the older one is then a row of its own, skipped.
+    fired = CronRun.objects.exclude(outcome="skipped_misfire")
+    before = (fired.count(), Job.objects.count())
     scheduler = in_step()
     for _ in range(50):
         if scheduler.tick() > 0:
             break
-    assert CronRun.objects.count() - before[0] == 200
+    assert fired.count() - before[0] == 200
     assert Job.objects.count() - before[1] > 100
 
 
