@@ -173,15 +173,21 @@ def _wake(alias: str, new: NewJob) -> None:
         notify.wake(alias, [notify.work_payload(new.queue, new.priority)])
 
 
+#: A new job's columns in the order of the table, with the values that most jobs have.
+_NEW = {field.attname: None if callable(field.default) else field.get_default() for field in Job._meta.concrete_fields}
+_COLUMNS = list(_NEW)
+
+
 def _made(alias: str, new: NewJob, call: Call, inserted: Inserted) -> Job:
-    job = Job(
-        id=inserted.id, name=new.name, queue=new.queue, args=json.loads(call.args), kwargs=json.loads(call.kwargs),
-        priority=new.priority, run_at=inserted.run_at, expires_at=inserted.expires_at, max_attempts=new.max_attempts,
-        timeout=new.timeout, unique_key=call.unique_key, unique_until_start=new.unique_until_start,
-        idempotency_key=call.idempotency_key, created_at=inserted.created_at,
-    )  # fmt: skip
-    job._state.adding = False
-    job._state.db = alias
+    values = _NEW | {
+        "id": inserted.id, "name": new.name, "queue": new.queue, "args": json.loads(call.args),
+        "kwargs": json.loads(call.kwargs), "priority": new.priority, "run_at": inserted.run_at,
+        "expires_at": inserted.expires_at, "max_attempts": new.max_attempts, "timeout": new.timeout,
+        "unique_key": call.unique_key, "unique_until_start": new.unique_until_start,
+        "idempotency_key": call.idempotency_key, "created_at": inserted.created_at,
+    }  # fmt: skip
+    # As a row that was read: named arguments would be half of what the enqueue costs in Python.
+    job = Job.from_db(alias, _COLUMNS, list(values.values()))
     job.created = True
     return job
 

@@ -8,7 +8,6 @@ lowers and an operator's retry resets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -20,8 +19,7 @@ class LeaseKey(NamedTuple):
     token: int
 
 
-@dataclass(slots=True, frozen=True)
-class Lease:
+class Lease(NamedTuple):  # which takes a fifth of the time to make that a frozen dataclass takes
     """One claimed attempt. `args` and `kwargs` are the stored JSON texts; `timeout` is in seconds, None is no limit."""
 
     job_id: int

@@ -15,11 +15,14 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.conf import settings
+from django.utils import timezone
+
 from django_reliable_jobs import outcome
 from django_reliable_jobs.lease import Lease, LeaseKey
 from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.states import JobStatus
-from django_reliable_jobs.store.statements import Row, run
+from django_reliable_jobs.store.statements import Row, run, run_positional
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -82,7 +85,9 @@ class Standing(Enum):
 
 def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish: Wish) -> Exchanged:
     """Settle `offers` and claim what `wish` allows, in one statement and one commit. `lease` is in seconds."""
-    rows = run(alias, "exchange", {"worker": worker, "lease": lease} | offer_params(offers) | wish_params(wish))
+    rows = run_positional(
+        alias, "exchange", {"worker": worker, "lease": lease} | offer_params(offers) | wish_params(wish)
+    )
     tokens, candidates = set(rows[0][0] or ()), rows[0][1]
     settled = {offer.lease.key for offer in offers if offer.lease.token in tokens}
     return Exchanged(settled, sort_leases(lease_from(row[2:]) for row in rows[1:]), candidates)
@@ -92,10 +97,16 @@ def offer_params(offers: Sequence[Offer]) -> dict[str, Any]:
     """Most jobs are DONE with nothing to tell: two numbers each. Dumping an element of an array costs a microsecond."""
     done = [offer.lease for offer in offers if offer.outcome is outcome.DONE and offer.progress is None]
     rest = [offer for offer in offers if offer.outcome is not outcome.DONE or offer.progress is not None]
+    params: dict[str, Any] = {
+        "done_ids": _array([lease.job_id for lease in done]),
+        "done_tokens": _array([lease.token for lease in done]),
+    }
+    return params | (_in_full(rest) if rest else NOTHING_ELSE)
+
+
+def _in_full(rest: Sequence[Offer]) -> dict[str, Any]:
     errors = [offer.outcome.error for offer in rest]
     return {
-        "done_ids": _integers([lease.job_id for lease in done]),
-        "done_tokens": _integers([lease.token for lease in done]),
         "job_ids": [offer.lease.job_id for offer in rest],
         "tokens": [offer.lease.token for offer in rest],
         "statuses": [offer.outcome.status.value for offer in rest],
@@ -112,30 +123,42 @@ def offer_params(offers: Sequence[Offer]) -> dict[str, Any]:
     }
 
 
-def _integers(numbers: Iterable[int]) -> str:
-    """A literal for `::bigint[]`."""
-    return f"{{{','.join(map(str, numbers))}}}"
+#: The columns of `_in_full` without an offer.
+NOTHING_ELSE = dict.fromkeys(
+    ("job_ids", "tokens", "statuses", "reasons", "delays", "give_backs", "unknowns", "results", "progresses",
+     "error_attempts", "error_kinds", "error_messages", "error_tracebacks"),
+    "{}",
+)  # fmt: skip
+
+
+def _array(values: Iterable[int | datetime | None]) -> str:
+    """A literal for an array of integers or moments."""
+    return f"{{{','.join('NULL' if value is None else str(value) for value in values)}}}"
 
 
 def wish_params(wish: Wish) -> dict[str, Any]:
     return {
         "queues": [p.queue for p in wish.pairs],
-        "priorities": [p.priority for p in wish.pairs],
-        "sinces": [p.since for p in wish.pairs],
-        "since_ids": [p.job_id for p in wish.pairs],
-        "caps": [p.cap for p in wish.pairs],
+        "priorities": _array([p.priority for p in wish.pairs]),
+        "sinces": _array([p.since for p in wish.pairs]),
+        "since_ids": _array([p.job_id for p in wish.pairs]),
+        "caps": _array([p.cap for p in wish.pairs]),
         "window": wish.window,
         "free": wish.free,
         "ahead": wish.ahead,
-        "unknown_names": list(wish.unknown),
+        "unknown_names": list(wish.unknown) or "{}",
     }
 
 
 def lease_from(row: Row) -> Lease:
     (job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
      scheduled_for, run_at, unknown_for) = row  # fmt: skip
-    # The statement gives it in UTC, so that what is compared and handed back does not depend on USE_TZ.
+    # The statement gives them in UTC, so that what is compared and handed back does not depend on USE_TZ.
     run_at = run_at.replace(tzinfo=UTC)
+    if scheduled_for is not None:
+        scheduled_for = scheduled_for.replace(tzinfo=UTC)
+        if not settings.USE_TZ:  # the handler's; Django's own datetimes are naive then
+            scheduled_for = timezone.make_naive(scheduled_for, timezone.get_default_timezone())
     return Lease(
         job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
         scheduled_for, run_at, unknown_for,

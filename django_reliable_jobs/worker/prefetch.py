@@ -11,7 +11,7 @@ from typing import Literal
 #: Seconds of work to hold.
 HORIZON = 0.05
 #: Whatever the jobs' length: a crash costs an attempt of all that is held.
-MOST = 200
+MOST = 500
 _WEIGHT = 0.05
 #: After so many full claims in a row what the others say of their free slots is old news, or they serve other queues.
 PLENTY = 3

@@ -121,6 +121,7 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Seen]:
             transaction.set_rollback(True)
         return real(alias, name, params)
 
+    monkeypatch.setattr("django_reliable_jobs.store.exchange.run_positional", explaining)
     for module in ("exchange", "heartbeat", "reap", "prune", "discover", "insert"):
         monkeypatch.setattr(f"django_reliable_jobs.store.{module}.run", explaining)
     return seen

@@ -121,8 +121,8 @@ WITH offered AS MATERIALIZED (
       FROM taken
      WHERE job.id = taken.id
  RETURNING job.id, job.fencing_token, job.name, job.queue, job.priority, job.args, job.kwargs, job.attempts,
-           job.max_attempts, job.losses, job.timeout, job.idempotency_key, job.scheduled_for,
-           job.run_at AT TIME ZONE 'UTC',
+           job.max_attempts, job.losses, job.timeout, job.idempotency_key,
+           job.scheduled_for AT TIME ZONE 'UTC', job.run_at AT TIME ZONE 'UTC',
            extract(epoch FROM statement_timestamp() - job.unknown_since)::float8
 )
 SELECT (SELECT array_agg(settled.fencing_token) FROM settled), (SELECT count(*) FROM candidate),
