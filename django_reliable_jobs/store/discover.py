@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from django_reliable_jobs.store.statements import run
 
 
 class Work(NamedTuple):
-    """A (queue, priority) with claimable jobs; `due_in` seconds until its first one, negative while it waits."""
+    """A (queue, priority) with claimable jobs; `due_in` seconds until its first one, negative while it waits.
+
+    `since` is the first one's `run_at`. Before it there may be dead entries, which a claim need not walk once more.
+    """
 
     queue: str
     priority: int
     due_in: float
+    since: datetime
 
 
 def discover(alias: str) -> list[Work]:
     """All pairs with claimable jobs in queues that are not paused."""
-    return [Work(*row) for row in run(alias, "discover", {})]
+    rows = run(alias, "discover", {})
+    return [Work(queue, priority, due_in, since.replace(tzinfo=UTC)) for queue, priority, due_in, since in rows]

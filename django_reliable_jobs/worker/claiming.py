@@ -3,8 +3,8 @@
 A full look (`discover`) names the (queue, priority) pairs with work. Between two of them the engine claims from the
 pairs that it knows, each from where its last claim ended, so that the index entries of jobs which were just taken are
 not walked again and again while an open snapshot keeps them from being removed. A full look starts from the
-beginning: it finds what was committed late with an old `run_at`, and what a rival gave back. How often it comes is
-decided by what it costs.
+beginning, and the next claims from the first job that it found: so it finds what was committed late with an old
+`run_at`, and what a rival gave back. How often it comes is decided by what it costs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Claiming:
     def looked(self, found: Iterable[Work], cost: float) -> None:
         """Take over what a full look found."""
         mine = [work for work in found if work.queue in self.queues]
-        self.sinces = {(work.queue, work.priority): START for work in mine if work.due_in <= 0}
+        self.sinces = {(work.queue, work.priority): (work.since, 0) for work in mine if work.due_in <= 0}
         later = min((work.due_in for work in mine if work.due_in > 0), default=self.poll)
         pause = min(FULL_LOOK[1], max(FULL_LOOK[0], 20 * cost)) if self.sinces else self.poll
         self.look_at = time.monotonic() + max(0.001, min(pause, self.poll, later))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 import pytest
 
 from django_reliable_jobs.store.discover import Work
-from django_reliable_jobs.store.exchange import BEGINNING, Exchanged
+from django_reliable_jobs.store.exchange import Exchanged
 from django_reliable_jobs.worker.claiming import Claiming
 from django_reliable_jobs.worker.connections import leaves_a_trace
 from django_reliable_jobs.worker.contact import Contact
@@ -53,24 +54,29 @@ def test_a_queue_is_not_served_and_excluded_at_once() -> None:
 # -- claiming
 
 
+TEN, ELEVEN = datetime(2020, 1, 1, 10, tzinfo=UTC), datetime(2020, 1, 1, 11, tzinfo=UTC)
+
+
 def claiming(queues: QueueFilter | None = None) -> Claiming:
     made = Claiming(queues or QueueFilter(), poll=5.0)
-    made.looked([Work("mail", 0, -1.0), Work("default", 5, -2.0), Work("later", 0, 3.0)], cost=0.001)
+    made.looked(
+        [Work("mail", 0, -1.0, TEN), Work("default", 5, -2.0, ELEVEN), Work("later", 0, 3.0, ELEVEN)], cost=0.001
+    )
     return made
 
 
-def test_it_asks_where_a_look_has_found_due_jobs() -> None:
+def test_it_asks_where_a_look_has_found_due_jobs_and_from_the_first_of_them_on() -> None:
     wish = claiming().wish(4, 2, {})
     assert wish is not None
     assert {(pair.queue, pair.priority, pair.since) for pair in wish.pairs} == {
-        ("mail", 0, BEGINNING), ("default", 5, BEGINNING)}  # fmt: skip
+        ("mail", 0, TEN), ("default", 5, ELEVEN)}  # fmt: skip
     assert (wish.free, wish.ahead) == (4, 2)
     assert wish.window > 6
 
 
 def test_it_looks_again_when_the_next_job_becomes_due() -> None:
     quiet = Claiming(QueueFilter(), poll=5.0)
-    quiet.looked([Work("later", 0, 0.5)], cost=0.001)
+    quiet.looked([Work("later", 0, 0.5, TEN)], cost=0.001)
     assert not quiet.more
     assert 0 < quiet.look_at - time.monotonic() <= 0.5
     quiet.looked([], cost=0.001)
@@ -126,7 +132,7 @@ def test_the_next_claim_starts_where_the_last_one_ended() -> None:
     assert advanced.more, "it got all that it asked for"
     again = advanced.wish(1, 0, {})
     assert again is not None
-    assert {pair.queue: pair.since for pair in again.pairs} == {"mail": taken.run_at, "default": BEGINNING}
+    assert {pair.queue: pair.since for pair in again.pairs} == {"mail": taken.run_at, "default": ELEVEN}
 
 
 # -- prefetching

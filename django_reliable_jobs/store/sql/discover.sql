@@ -1,5 +1,5 @@
 -- The (queue, priority) pairs that have claimable jobs, each with the seconds until its first one is due (negative: since
--- when it waits). A loose index scan: one probe for each pair, whatever the backlog.
+-- when it waits) and its `run_at`. A loose index scan: one probe for each pair, whatever the backlog.
 WITH RECURSIVE pair AS (
     (SELECT job.queue, job.priority, job.run_at
        FROM django_reliable_jobs_job AS job
@@ -23,7 +23,8 @@ WITH RECURSIVE pair AS (
           LIMIT 1)
         LIMIT 1) AS found
 )
-SELECT pair.queue, pair.priority, extract(epoch FROM pair.run_at - statement_timestamp())::float8
+SELECT pair.queue, pair.priority, extract(epoch FROM pair.run_at - statement_timestamp())::float8,
+       pair.run_at AT TIME ZONE 'UTC'
   FROM pair
  WHERE NOT EXISTS (
     SELECT FROM django_reliable_jobs_queuestate AS state WHERE state.queue = pair.queue AND state.paused)
