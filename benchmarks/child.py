@@ -1,6 +1,6 @@
 """One step of a contender, in a process of its own and in the contender's environment:
 
-    python -m benchmarks.child CONTENDER setup | versions | fill | enqueue | trickle | prefill | work [ARGUMENTS]
+    python -m benchmarks.child CONTENDER setup | versions | fill | enqueue | trickle | steady | prefill | work [ARGUMENTS]
 
 What is measured here goes to standard output as one line of JSON.
 """
@@ -76,6 +76,19 @@ def trickle(contender: BaseContender, jobs: str, seed: str) -> list[tuple[int, f
     return times
 
 
+def steady(contender: BaseContender, jobs: str, rate: str, first: str) -> list[tuple[int, float, float]]:
+    """Single enqueues of jobs that nap, `rate` a second, whatever each takes; the times of each as in `trickle`."""
+    contender.connect()
+    times, began = [], time.time()
+    for turn in range(int(jobs)):
+        time.sleep(max(0.0, began + turn / float(rate) - time.time()))
+        before = time.time()
+        contender.enqueue(int(first) + turn, "nap")
+        times.append((int(first) + turn, before, time.time()))
+    contender.close()
+    return times
+
+
 def prefill(contender: BaseContender, future: str, finished: str, priority: str) -> None:
     contender.prefill(int(future), int(finished), int(priority))
 
@@ -89,6 +102,7 @@ def main(name: str, step: str, *arguments: str) -> None:
         "fill": fill,
         "enqueue": enqueue,
         "trickle": trickle,
+        "steady": steady,
         "prefill": prefill,
     }
     print(json.dumps(steps[step](contender, *arguments)))

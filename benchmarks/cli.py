@@ -39,6 +39,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     add("--contenders", help="only those whose name or settings contain one of these words, separated by commas")
     add("--repeat", type=_count, help=f"undisturbed repetitions of each (default: {Scale.repeat})")
     add("--jobs", type=_count, help=f"jobs of a drain (default: {Scale.jobs:,})")
+    add("--seconds", type=float, dest="peak", help=f"how long the peak of w9 lasts (default: {Scale.peak:g})")
     add("--json", type=Path, metavar="FILE", help="append every repetition as a line of JSON")
     add("--patience", type=float, help=f"seconds to wait for a calm machine before each ({Scale.patience:g})")
     add("--into", type=Path, metavar="FILE", help="put the table into this file, between its marks")
@@ -56,7 +57,9 @@ def _count(text: str) -> int:
 def scale_of(options: argparse.Namespace) -> Scale:
     scale = QUICK if options.quick else Scale()
     asked = {
-        name: getattr(options, name) for name in ("repeat", "jobs", "patience") if getattr(options, name) is not None
+        name: getattr(options, name)
+        for name in ("repeat", "jobs", "patience", "peak")
+        if getattr(options, name) is not None
     }
     return replace(scale, **asked)
 

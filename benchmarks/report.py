@@ -72,6 +72,13 @@ def _rows(key: Key, records: Sequence[Record], groups: Groups) -> list[Sequence[
         case "lateness":
             latencies = [("median", "p50"), ("99th percentile", "p99")]
             return [row(f"fire of a schedule, {what}", name, "ms late", 2, resources=False) for what, name in latencies]
+        case "peak":
+            return [
+                row("peak: all workers", "workers_share", "CPUs", 3, resources=False),
+                row("peak: database", "database_share", "CPUs", 3, resources=False),
+                row("peak: pickup, median", "p50", "ms", 2, resources=False),
+                row("peak: pickup, 99th percentile", "p99", "ms", 2, resources=False),
+            ]
         case "idle":
             return [
                 row("idle worker", "idle_worker", "CPU s/s", 4, resources=False),

@@ -36,11 +36,13 @@ class Scale:
     rounds: int = 4
     naps: int = 500
     crash_patience: float = 120.0
+    peak: float = 60.0
 
 
 QUICK = Scale(
     repeat=1, redo=0, patience=0.0, jobs=300, single_enqueues=50, bulk_enqueues=1_000, trickled=20, calm=0.3, idle=2.0,
     deep=5_000, rounds=2, naps=60, crash_patience=30.0,
+    peak=3.0,
 )  # fmt: skip
 
 

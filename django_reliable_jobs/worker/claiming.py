@@ -20,7 +20,7 @@ from django_reliable_jobs.worker.options import QueueFilter
 
 #: Seconds between two full looks while there is work: 20 times what one costs, within these bounds.
 FULL_LOOK = (0.2, 1.0)
-#: Candidates looked at beyond those wanted; doubled while rivals hold all of them.
+#: Candidates looked at beyond those wanted; doubled while rivals hold them, and halved again.
 SPARE = 16
 MAX_WINDOW = 4096
 START = (BEGINNING, 0)
@@ -83,11 +83,14 @@ class Claiming:
         """Learn from what a claim brought."""
         for lease in got.leases:
             self._advance(lease)
-        # Rivals held everything we looked at: look further, at once. Not so when only ahead of free slots was asked:
-        # then a job that must not be taken ahead may stand at the head, and only a free slot helps.
-        starved = wish.free > len(got.leases) and got.candidates >= wish.window
-        self._spare = min(MAX_WINDOW, self._spare * 2) if starved else SPARE
-        self.more = starved or len(got.leases) >= wish.free + wish.ahead
+        asked = wish.free + wish.ahead
+        # Rivals held what we looked at: look further, at once if slots are free. When only ahead of free slots too little
+        # came, a job that must not be taken ahead may stand at the head instead, and only a free slot helps.
+        short = len(got.leases) < asked and got.candidates >= wish.window
+        starved = short and len(got.leases) < wish.free
+        most = MAX_WINDOW if starved else max(SPARE, asked)
+        self._spare = min(most, self._spare * 2) if short else max(SPARE, self._spare // 2)
+        self.more = starved or len(got.leases) >= asked
 
     def _advance(self, lease: Lease) -> None:
         pair = (lease.queue, lease.priority)

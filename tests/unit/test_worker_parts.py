@@ -123,6 +123,23 @@ def test_where_rivals_hold_everything_it_looks_further() -> None:
     assert not busy.more
 
 
+def test_where_rivals_hold_what_was_wanted_ahead_it_looks_further_but_does_not_ask_at_once() -> None:
+    busy = claiming()
+    windows = []
+    for _ in range(9):
+        wish = busy.wish(0, 100, {})
+        assert wish is not None
+        windows.append(wish.window)
+        busy.claimed(wish, Exchanged(leases=[lease(queue="mail", priority=0)], candidates=wish.window))
+        assert not busy.more
+    assert windows[0] < windows[1] <= windows[-1] == 200
+    for _ in range(9):
+        busy.claimed(wish, Exchanged(candidates=wish.window - 1))
+    again = busy.wish(0, 100, {})
+    assert again is not None
+    assert again.window == windows[0]
+
+
 def test_the_next_claim_starts_where_the_last_one_ended() -> None:
     advanced = claiming()
     wish = advanced.wish(1, 0, {})
