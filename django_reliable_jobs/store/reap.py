@@ -11,6 +11,8 @@ from django_reliable_jobs.backoff import Backoff
 from django_reliable_jobs.states import JobStatus
 from django_reliable_jobs.store.statements import run
 
+FOR_EVER = 1e10  # seconds, with which PostgreSQL still can calculate
+
 
 class Reaped(NamedTuple):
     """A job that was taken from its lost owner."""
@@ -29,14 +31,14 @@ class Reaped(NamedTuple):
 
 
 def reap(
-    alias: str, backoff: Backoff, batch: int, dead_workers: Sequence[UUID] = (), *, expired: bool = True
+    alias: str, backoff: Backoff, batch: int, dead_workers: Sequence[UUID] = (), *, reach: float = math.inf
 ) -> list[Reaped]:
-    """Take back up to `batch` leases: `expired` ones, and those of `dead_workers` in any case (protocol 7)."""
+    """Take back up to `batch` leases: those that ran out in the last `reach` seconds, and all of `dead_workers` (protocol 7)."""
     params = {
         "batch": batch,
         "steps": _steps_to_the_cap(backoff),
         "dead_workers": list(dead_workers),
-        "expired": expired,
+        "reach": min(reach, FOR_EVER),
         "base": backoff.base,
         "factor": backoff.factor,
         "cap": backoff.cap,

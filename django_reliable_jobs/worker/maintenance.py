@@ -115,10 +115,11 @@ class Maintenance(threading.Thread):
                     logger.info("%d jobs had not started when they expired: CANCELLED", expired)
 
     def _reap(self, connection: BaseDatabaseWrapper) -> None:
-        own = self.contact.wait_for_reaping() <= 0
         while True:
             with self.patience.wait_for(connection):
-                reaped = reap.reap(self.alias, conf.current().backoff, BATCH, self.dead_workers, expired=own)
+                reaped = reap.reap(
+                    self.alias, conf.current().backoff, BATCH, self.dead_workers, reach=self.contact.reach()
+                )
             for job in reaped:
                 level = logging.ERROR if job.status == JobStatus.DEAD else logging.WARNING
                 logger.log(

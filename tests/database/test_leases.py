@@ -149,10 +149,20 @@ def test_only_expired_leases_are_reaped_unless_the_worker_is_known_to_be_dead() 
     JobFactory(done=True), JobFactory()
     assert reap("default", BACKOFF, 10) == []
     expired = lost()
-    assert [got.id for got in reap("default", BACKOFF, 10, [dead.locked_by], expired=False)] == [dead.pk]
+    assert [got.id for got in reap("default", BACKOFF, 10, [dead.locked_by], reach=0)] == [dead.pk]
     assert Job.objects.get(pk=expired.pk).status == "RUNNING"
     assert [got.id for got in reap("default", BACKOFF, 10)] == [expired.pk]
     assert Job.objects.get(pk=alive.pk).status == "RUNNING"
+
+
+def test_what_ran_out_before_its_reach_is_left_to_others() -> None:
+    """A worker that is back after an outage leaves those alone whose owners had no time to extend them."""
+    old, young = lost(), lost()
+    Job.objects.filter(pk=old.pk).update(locked_until=ago(10))
+    Job.objects.filter(pk=young.pk).update(locked_until=ago(3))
+    assert [got.id for got in reap("default", BACKOFF, 10, reach=6)] == [young.pk]
+    assert reap("default", BACKOFF, 10, reach=6) == []
+    assert [got.id for got in reap("default", BACKOFF, 10)] == [old.pk]
 
 
 def test_reaping_goes_in_batches() -> None:

@@ -202,7 +202,7 @@ def test_reaping_nothing_costs_nothing(explained: dict[str, Seen]) -> None:
 
 
 def test_a_dead_worker_is_looked_for_among_running_rows(explained: dict[str, Seen]) -> None:
-    assert len(reap("default", Backoff(), 100, [WORKER], expired=False)) == 100
+    assert len(reap("default", Backoff(), 100, [WORKER], reach=0)) == 100
     assert "Seq Scan" not in explained["reap"].scans
     assert release_unheld("default", uuid4(), []) == []
     assert explained["release"].scans <= {"reliable_jobs_running", "django_reliable_jobs_job_pkey"}

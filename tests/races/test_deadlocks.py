@@ -47,7 +47,7 @@ WORKERS_VERBS: dict[str, tuple[dict[str, Any], Callable[[list[Job]], Any]]] = {
     "reap": ({"running": True, "locked_until": ago(1)}, lambda jobs: reap("default", Backoff(), 9)),
     "reap the dead": (
         {"running": True},
-        lambda jobs: reap("default", Backoff(), 9, [job.locked_by for job in jobs], expired=False),
+        lambda jobs: reap("default", Backoff(), 9, [job.locked_by for job in jobs], reach=0),
     ),
     "release": ({"running": True, "locked_by": UUID(int=7)}, lambda jobs: release_unheld("default", UUID(int=7), [])),
     "expire": ({"expires_at": ago(1)}, lambda jobs: range(expire("default", 9))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime
 
@@ -196,11 +197,24 @@ def test_reaping_waits_for_one_lease_of_contact() -> None:
     assert contact.wait_for_reaping() <= 0
 
 
+@pytest.mark.parametrize(("lasted", "reach"), [(0, 0), (14, 0), (15, 0), (20, 5), (29, 14), (31, math.inf)])
+def test_what_ran_out_when_its_owner_had_half_a_lease_to_extend_it_is_within_reach(lasted: float, reach: float) -> None:
+    contact = Contact(lease=30)
+    assert contact.reach() == 0
+    contact.made()
+    assert contact._since is not None
+    contact._since -= lasted
+    assert contact.reach() == pytest.approx(reach, abs=0.5)
+    assert (contact.wait_for_reaping() <= 0) == (lasted >= 15)
+    contact.lost()
+    assert contact.reach() == 0
+
+
 def test_lost_contact_begins_anew() -> None:
     contact = Contact(lease=0.05)
     contact.made()
     contact.lost()
-    assert contact.wait_for_reaping() == 0.05
+    assert contact.wait_for_reaping() == 0.025
     contact.made()
     assert contact.wait_for_reaping() > 0
 
@@ -210,7 +224,7 @@ def test_a_gap_as_long_as_a_lease_begins_anew() -> None:
     contact = Contact(lease=0.1)
     contact.made()
     contact._since = contact._last = time.monotonic() - 100
-    assert contact.wait_for_reaping() == 0.1
+    assert contact.wait_for_reaping() == 0.05
     contact.made()
     assert contact.wait_for_reaping() > 0
 

@@ -9,8 +9,9 @@ WITH lost AS MATERIALIZED (
       FROM django_reliable_jobs_job AS job
       JOIN (
         -- Two branches, so that the usual one is a range of the index and not a walk over all running jobs.
-        (SELECT id FROM django_reliable_jobs_job WHERE %(expired)s AND status = 'RUNNING'
-            AND locked_until < statement_timestamp()
+        (SELECT id FROM django_reliable_jobs_job
+          WHERE status = 'RUNNING' AND locked_until < statement_timestamp()
+            AND locked_until > statement_timestamp() - make_interval(secs => %(reach)s::float8)
           LIMIT %(batch)s)
         UNION
         (SELECT id FROM django_reliable_jobs_job
@@ -18,7 +19,9 @@ WITH lost AS MATERIALIZED (
             AND status = 'RUNNING' AND locked_by = ANY (%(dead_workers)s::uuid[])
           LIMIT %(batch)s)) AS suspect ON suspect.id = job.id
      WHERE job.status = 'RUNNING'
-       AND (%(expired)s AND job.locked_until < statement_timestamp() OR job.locked_by = ANY (%(dead_workers)s::uuid[]))
+       AND (job.locked_until < statement_timestamp()
+            AND job.locked_until > statement_timestamp() - make_interval(secs => %(reach)s::float8)
+            OR job.locked_by = ANY (%(dead_workers)s::uuid[]))
      ORDER BY job.id
        FOR NO KEY UPDATE OF job SKIP LOCKED
 ), reaped AS (
