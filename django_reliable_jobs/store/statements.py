@@ -26,6 +26,13 @@ def text_of(package: str, name: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
 
 
+def load_all() -> None:
+    """Before a process forks, or lives on while the package is upgraded under it: statements go with the code that is loaded."""
+    for file in files("django_reliable_jobs.store").joinpath("sql").iterdir():
+        if file.name.endswith(".sql"):
+            load(file.name.removesuffix(".sql"))
+
+
 def run(alias: str, name: str, params: Mapping[str, Any]) -> list[Row]:
     """Execute a statement that returns rows, in the alias' current transaction or, without one, in its own."""
     with connections[alias].cursor() as cursor:
@@ -45,14 +52,15 @@ def _positional(text: str) -> tuple[str, tuple[str, ...]]:
 def run_positional(alias: str, name: str, params: Mapping[str, Any]) -> list[Row]:
     """As `run`, for the statement that runs all the time: psycopg looks for the names in a long one at each execution.
 
-    PostgreSQL only. The parameters are bound by the server. A `timestamptz` comes in the connection's zone, not Django's.
+    PostgreSQL only. The server binds the parameters. A `timestamptz` comes in the connection's zone, not Django's.
     """
     connection = connections[alias]
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
     text, names = _positional(load(name))
     raw: Any = RawCursor(connection.connection)
-    with connection.make_cursor(raw) as cursor:
+    make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
+    with make(raw) as cursor:
         cursor.execute(text, [params[name] for name in names])
         rows: list[Row] = cursor.fetchall()
     return rows

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from uuid import UUID
 
+from django_reliable_jobs.store import statements
 from django_reliable_jobs.worker import child as job_child
 from django_reliable_jobs.worker import exit_codes
 from django_reliable_jobs.worker.connections import leave_nothing_open
@@ -73,6 +74,7 @@ class Supervisor:
     def run(self) -> int:
         """The exit status: 0 when stopped as asked."""
         leave_nothing_open()
+        statements.load_all()
         self._wake_read, self._wake_write = os.pipe()
         self._life_read, self._life_write = os.pipe()
         for descriptor in (self._wake_read, self._wake_write):
