@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
 
 from django_reliable_jobs import conf, payload
 from django_reliable_jobs.attempt import Attempt
@@ -243,6 +244,7 @@ def call(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
         return run_in_context(context, lambda: definition.function(*given, **kwargs))
 
 
+@sensitive_variables("args", "kwargs")
 async def acall(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`call` for coroutine functions; a plain function runs in a thread."""
     if not definition.is_coroutine:

@@ -1,23 +1,24 @@
-"""What people and code do to jobs from outside: cancel, retry, run now, change the priority, pause a queue.
+"""What people and code do to jobs from outside: cancel, retry, run now, change the priority, delete, pause a queue.
 
-Each verb takes a job, an id or a queryset, checks the status at the moment of writing, and says what it changed: a row
-that is in another status by then is counted, never overwritten. The admin and the commands call these too.
+Each verb takes a job, an id, a list of ids or a queryset, checks the status at the moment of writing, and says what it
+changed: a row that is in another status by then is counted, never overwritten. The admin and the commands call these too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.registry import check_priority, check_queue
-from django_reliable_jobs.states import CLAIMABLE, RETRYABLE, UNFINISHED
+from django_reliable_jobs.states import CLAIMABLE, FINISHED, RETRYABLE, UNFINISHED
 from django_reliable_jobs.store import notify, operator
 
-Jobs = Job | int | QuerySet[Job]
+Jobs = Job | int | Sequence[int] | QuerySet[Job]
 
 #: Jobs in one statement; a larger queryset is done in several, so that no lock is held for long.
 BATCH = 500
@@ -45,7 +46,7 @@ def cancel(jobs: Jobs, *, using: str | None = None) -> Report:
         done = operator.cancel(alias, ids)
         workers = {one.worker for one in done if one.status == JobStatus.RUNNING}
         notify.wake(alias, [notify.cancel_payload(worker) for worker in workers])
-        _account(report, ids, [one.id for one in done], "it has finished")
+        _account(report, ids, [one.id for one in done], _("it has finished"))
     return report
 
 
@@ -56,16 +57,18 @@ def retry(jobs: Jobs, *, using: str | None = None) -> Report:
     """
     report = Report()
     for alias, ids in _batches(jobs, using, RETRYABLE):
-        woken = []
-        for job_id in ids:
-            result = operator.retry(alias, job_id)
-            if isinstance(result, operator.Woken):
-                woken.append(result)
-                report.changed.append(job_id)
-            elif result is None:
-                report.skipped[job_id] = "it is not DEAD, FAILED or CANCELLED"
-            else:
-                report.skipped[job_id] = f"job {result.holder} holds its unique key"
+        woken = operator.retry_many(alias, ids)
+        _account(report, ids, [one.id for one in woken], _("it is not DEAD, FAILED or CANCELLED"))
+        if len(woken) < len(ids):
+            for job_id, holder in operator.retry_refused(alias, list(report.skipped.keys() & set(ids))).items():
+                # Nobody holds its key: somebody did at that moment, or has changed the job since.
+                result = operator.retry(alias, job_id) if holder is None else operator.Clash(job_id, holder)
+                if isinstance(result, operator.Woken):
+                    woken.append(result)
+                    report.changed.append(job_id)
+                    del report.skipped[job_id]
+                elif result is not None:
+                    report.skipped[job_id] = _("job %(id)s holds its unique key") % {"id": result.holder}
         _wake(alias, woken)
     return report
 
@@ -75,7 +78,7 @@ def run_now(jobs: Jobs, *, using: str | None = None) -> Report:
     report = Report()
     for alias, ids in _batches(jobs, using, CLAIMABLE):
         woken = operator.run_now(alias, ids)
-        _account(report, ids, [one.id for one in woken], "it is not QUEUED or FAILED")
+        _account(report, ids, [one.id for one in woken], _("it is not QUEUED or FAILED"))
         _wake(alias, woken)
     return report
 
@@ -86,8 +89,16 @@ def set_priority(jobs: Jobs, priority: int, *, using: str | None = None) -> Repo
     report = Report()
     for alias, ids in _batches(jobs, using, CLAIMABLE):
         changed = operator.set_priority(alias, ids, priority)
-        _account(report, ids, [one.id for one in changed], "it is not QUEUED or FAILED")
+        _account(report, ids, [one.id for one in changed], _("it is not QUEUED or FAILED"))
         _wake(alias, changed)
+    return report
+
+
+def delete(jobs: Jobs, *, using: str | None = None) -> Report:
+    """Delete jobs in any status but RUNNING, with their attempts and checkpoints. What waits will not run."""
+    report = Report()
+    for alias, ids in _batches(jobs, using, (*CLAIMABLE, *FINISHED)):
+        _account(report, ids, operator.delete(alias, ids), _("it is running, or not there any more"))
     return report
 
 
@@ -110,6 +121,10 @@ def _batches(jobs: Jobs, using: str | None, statuses: tuple[JobStatus, ...]) -> 
         yield using or jobs._state.db or conf.current().database, [jobs.pk]
     elif isinstance(jobs, int):
         yield using or conf.current().database, [jobs]
+    elif not isinstance(jobs, QuerySet):
+        unique = sorted(set(jobs))
+        for start in range(0, len(unique), BATCH):
+            yield using or conf.current().database, unique[start : start + BATCH]
     else:
         alias = using or jobs.db
         rows = jobs.using(alias)

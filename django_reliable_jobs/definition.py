@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
 from asgiref.sync import sync_to_async
+from django.views.decorators.debug import sensitive_variables
 
 from django_reliable_jobs.backoff import BackoffSpec
 
@@ -97,12 +98,17 @@ def _installed() -> Port:
     return _port
 
 
+#: Django's error reports (not with DEBUG) show no local variable of what is called from here on: arguments may be secret.
+_hides_locals = sensitive_variables()
+
+
 class Enqueueable:
     """The verbs that a definition and a `using()` of it share."""
 
     def bound(self) -> BoundJob:
         raise AssertionError("every subclass says what it stands for")
 
+    @_hides_locals
     def enqueue(self, *args: Any, **kwargs: Any) -> Job:
         """Store the job in the caller's transaction, if there is one, and return its `Job`.
 
@@ -111,10 +117,12 @@ class Enqueueable:
         """
         return _installed().enqueue(self.bound(), args, kwargs)
 
+    @_hides_locals
     async def aenqueue(self, *args: Any, **kwargs: Any) -> Job:
         """`enqueue` for coroutines."""
         return await sync_to_async(self.enqueue)(*args, **kwargs)
 
+    @_hides_locals
     def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[int]:
         """Store many calls, each a sequence of positional or a mapping of named arguments, in few round trips.
 
@@ -123,6 +131,7 @@ class Enqueueable:
         """
         return _installed().enqueue_many(self.bound(), calls)
 
+    @_hides_locals
     async def aenqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[int]:
         """`enqueue_many` for coroutines."""
         return await sync_to_async(self.enqueue_many)(calls)
@@ -251,10 +260,15 @@ class JobDefinition(Enqueueable):
         """Options for one enqueue: `send.using(delay=60, unique_key="x").enqueue(1)`."""
         return self._bound.using(**options)
 
+    @sensitive_variables("args", "kwargs")
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function here and now, without a job row, with a context of its own if it takes one."""
-        return _installed().call(self, args, kwargs)
+        run = _installed().call
+        if self.redact:
+            run = sensitive_variables("args", "kwargs", "given", *self.redact)(run)
+        return run(self, args, kwargs)
 
+    @sensitive_variables("args", "kwargs")
     async def acall(self, *args: Any, **kwargs: Any) -> Any:
         """`call` for coroutine functions."""
         return await _installed().acall(self, args, kwargs)

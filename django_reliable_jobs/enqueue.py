@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from django_reliable_jobs import conf, context, definition, payload
+from django_reliable_jobs import conf, context, definition, payload, redaction
 from django_reliable_jobs.definition import BoundJob, JobDefinition, Key, Options, Unset
 from django_reliable_jobs.durations import optional_seconds, seconds
 from django_reliable_jobs.errors import AlreadyEnqueued, PayloadError
@@ -73,7 +73,7 @@ def scheduled_job(
     if definition.unique_key is not None:
         positional = payload.loads(args)
         named = definition.with_fire_time(positional, payload.loads(kwargs), scheduled_for)
-        unique_key = _key(definition.unique_key, "unique_key", tuple(positional), named)
+        unique_key = _key(definition.unique_key, "unique_key", tuple(positional), named, definition)
     return ScheduledJob(
         name=definition.name, queue=new.queue, priority=new.priority, args=args, kwargs=kwargs,
         max_attempts=new.max_attempts, timeout=new.timeout, expires_in=new.expires_in, unique_key=unique_key,
@@ -88,7 +88,8 @@ def _split(job: BoundJob, call: Any, index: int) -> tuple[tuple[Any, ...], dict[
         return tuple(call), {}
     raise TypeError(
         f"{job.definition.name}: call {index} of enqueue_many is a {type(call).__name__}; pass a sequence of positional"
-        f" arguments, such as ({call!r:.40},), or a mapping of named ones."
+        f" arguments, such as ({redaction.HIDDEN if job.definition.redact else repr(call):.40},), or a mapping of named"
+        " ones."
     )
 
 
@@ -102,17 +103,18 @@ def _call(job: BoundJob, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     unique_key = d.unique_key if isinstance(job.options.unique_key, Unset) else job.options.unique_key
     return Call(
         *texts,
-        _key(unique_key, "unique_key", args, kwargs),
-        _key(job.options.idempotency_key, "idempotency_key", args, kwargs),
+        _key(unique_key, "unique_key", args, kwargs, d),
+        _key(job.options.idempotency_key, "idempotency_key", args, kwargs, d),
     )
 
 
-def _key(key: Key, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+def _key(key: Key, what: str, args: tuple[Any, ...], kwargs: dict[str, Any], d: JobDefinition) -> str | None:
     value = key(*args, **kwargs) if callable(key) else key
     if value is None:
         return None
     if not isinstance(value, str) or not 0 < len(value) <= MAX_KEY:
-        raise ValueError(f"{what} is a string of 1 to {MAX_KEY} characters or None, not {value!r:.300}.")
+        shown = f"a {type(value).__name__}" if d.redact else f"{value!r:.300}"  # it may be made of what is hidden
+        raise ValueError(f"{what} is a string of 1 to {MAX_KEY} characters or None, not {shown}.")
     try:
         payload.dumps(value, what)
     except PayloadError as error:
@@ -194,7 +196,8 @@ def _made(alias: str, new: NewJob, call: Call, inserted: Inserted) -> Job:
 
 def _clash(job: BoundJob, call: Call, holder: Job) -> str:
     key = call.idempotency_key if holder.idempotency_key == call.idempotency_key is not None else call.unique_key
-    return f"{job.definition.name}: job {holder.pk} ({holder.status}) holds the key {key!r} already."
+    shown = "" if job.definition.redact else f" {key!r}"
+    return f"{job.definition.name}: job {holder.pk} ({holder.status}) holds the key{shown} already."
 
 
 class _Port:

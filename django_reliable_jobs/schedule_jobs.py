@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from django_reliable_jobs import enqueue
+from django_reliable_jobs import enqueue, payload, redaction
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.schedules import Timetable, jitter
 from django_reliable_jobs.store.schedule_due import Due
@@ -34,7 +34,7 @@ def runs_with_jobs(
         try:
             made = enqueue.scheduled_job(job, due.args, due.kwargs, fire_time, delay)
         except Exception as error:  # noqa: BLE001 - the project's `unique_key` callable: this fire time gets no job
-            runs.append(Run(fire_time, Outcome.ERROR, safe_text(f"{type(error).__name__}: {error}", 1000)))
+            runs.append(Run(fire_time, Outcome.ERROR, _told(error, due, job)))
             continue
         if made.unique_key in keys:
             runs.append(skipped(fire_time, KEY_IS_HELD))
@@ -43,6 +43,13 @@ def runs_with_jobs(
             keys.add(made.unique_key)
         runs.append(Run(fire_time, Outcome.ENQUEUED, job=made))
     return runs
+
+
+def _told(error: Exception, due: Due, job: JobDefinition) -> str:
+    text = safe_text(f"{type(error).__name__}: {error}", 1000)
+    if not job.redact:
+        return text
+    return redaction.scrub(text, redaction.secrets(job, payload.loads(due.args), payload.loads(due.kwargs)))
 
 
 def without_jobs(runs: Iterable[Run]) -> list[Run]:

@@ -62,6 +62,7 @@ class Job(models.Model):
         app_label = "django_reliable_jobs"
         verbose_name = _("job")
         verbose_name_plural = _("jobs")
+        permissions = [("retry_job", "Can retry jobs"), ("cancel_job", "Can cancel jobs")]
         constraints = [
             models.UniqueConstraint(
                 fields=["unique_key"],
@@ -109,6 +110,8 @@ class Job(models.Model):
                 condition=Q(status__in=[s.value for s in FINISHED]),
                 name="reliable_jobs_finished",
             ),
+            # For people: what waits for another attempt, among any number that wait for their first one.
+            models.Index(fields=["id"], condition=Q(status=JobStatus.FAILED.value), name="reliable_jobs_failed"),
             # Of schedules' jobs only: what is unfinished of earlier fires, however many runs there were.
             models.Index(
                 fields=["scheduled_for"],

@@ -23,6 +23,7 @@ class QueueState(models.Model):
         app_label = "django_reliable_jobs"
         verbose_name = _("queue")
         verbose_name_plural = _("queues")
+        permissions = [("pause_queue", "Can pause and resume queues")]
 
     def __str__(self) -> str:
         return self.queue

@@ -57,6 +57,7 @@ class CronSchedule(models.Model):
         app_label = "django_reliable_jobs"
         verbose_name = _("schedule")
         verbose_name_plural = _("schedules")
+        permissions = [("run_schedule", "Can run schedules now and backfill them")]
         indexes = [
             models.Index(
                 fields=["next_fire_at"],

@@ -1,12 +1,13 @@
-"""What people and code do to jobs from outside: cancel, retry, run now, a new priority, pause a queue."""
+"""What people and code do to jobs from outside: cancel, retry, run now, a new priority, delete, pause a queue."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import Job
@@ -38,6 +39,23 @@ class Clash(NamedTuple):
     holder: int
 
 
+class RowLocked(ReliableJobsError):
+    """Another transaction holds one of the rows for longer than the caller wants to wait; nothing is changed."""
+
+
+@contextmanager
+def patience(alias: str, seconds: float) -> Iterator[None]:
+    """A transaction whose statements wait for locked rows for so long at most. Raises `RowLocked`."""
+    try:
+        with transaction.atomic(using=alias):
+            run(alias, "lock_timeout", {"patience": max(1, round(seconds * 1000))})
+            yield
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) != "55P03":
+            raise
+        raise RowLocked("another transaction has the row locked") from error
+
+
 def cancel(alias: str, job_ids: Sequence[int]) -> list[Cancelled]:
     return [Cancelled(*row) for row in run(alias, "cancel", {"job_ids": list(job_ids)})]
 
@@ -61,12 +79,31 @@ def retry(alias: str, job_id: int) -> Woken | Clash | None:
     raise ReliableJobsError(f"job {job_id}: its unique key changed hands {MAX_ROUNDS} times; retry it again.")
 
 
+def retry_many(alias: str, job_ids: Sequence[int]) -> list[Woken]:
+    """Queue those again that can be, in one statement; none when a unique key was taken at that moment."""
+    try:
+        with transaction.atomic(using=alias):
+            return [Woken(*row) for row in run(alias, "retry_many", {"job_ids": list(job_ids)})]
+    except IntegrityError:
+        return []
+
+
+def retry_refused(alias: str, job_ids: Sequence[int]) -> dict[int, int | None]:
+    """Of those jobs that a retry could change: who holds its unique key, None if nobody does."""
+    return dict(run(alias, "retry_refused", {"job_ids": list(job_ids)}))
+
+
 def run_now(alias: str, job_ids: Sequence[int]) -> list[Woken]:
     return [Woken(*row) for row in run(alias, "run_now", {"job_ids": list(job_ids)})]
 
 
 def set_priority(alias: str, job_ids: Sequence[int], priority: int) -> list[Woken]:
     return [Woken(*row) for row in run(alias, "set_priority", {"job_ids": list(job_ids), "priority": priority})]
+
+
+def delete(alias: str, job_ids: Sequence[int]) -> list[int]:
+    """The ids of those that are deleted; a RUNNING one never is."""
+    return [job_id for (job_id,) in run(alias, "delete", {"job_ids": list(job_ids)})]
 
 
 def pause(alias: str, queue: str, paused: bool) -> bool:

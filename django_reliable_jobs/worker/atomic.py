@@ -61,5 +61,7 @@ def execute(
         if isinstance(error, StopHandler):
             logger.warning("%s is %s; it was told to stop in the callbacks after its commit", name, status)
         else:
-            logger.exception("%s is %s; a callback after its commit failed", name, status)
+            kept = executor.record(lease, definition, error).traceback if definition.redact else ""
+            text = "%s is %s; a callback after its commit failed%s"
+            logger.error(text, name, status, kept and f"\n{kept}", exc_info=None if kept else error)
     return committed[0], True

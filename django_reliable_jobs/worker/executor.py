@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from django_reliable_jobs import conf, outcome, payload
+from django_reliable_jobs import conf, outcome, payload, redaction
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.backoff import retry_delay
 from django_reliable_jobs.definition import JobDefinition
@@ -75,16 +75,16 @@ def outcome_of_error(attempt: Attempt, definition: JobDefinition, error: BaseExc
     if isinstance(error, Snooze):
         return outcome.snoozed(error.delay)
     if isinstance(error, PermanentFailure):
-        return outcome.dead(REASON_PERMANENT, record(error))
+        return outcome.dead(REASON_PERMANENT, record(lease, definition, error))
     if attempt.stop_kind is None and isinstance(error, LeaseLost):
         # Not this job's lease: that of a guard the handler held, or the settle of an atomic job was refused.
-        return transient(lease, definition, record(error))
+        return transient(lease, definition, record(lease, definition, error))
     if attempt.stop_kind is not None or isinstance(error, StopHandler):
         kind = attempt.stop_kind or type(error)
-        return stopped(lease, definition, kind, record(error))  # type: ignore[arg-type]
+        return stopped(lease, definition, kind, record(lease, definition, error))  # type: ignore[arg-type]
     if isinstance(error, definition.dead_on):
-        return outcome.dead(REASON_PERMANENT, record(error))
-    return transient(lease, definition, record(error))
+        return outcome.dead(REASON_PERMANENT, record(lease, definition, error))
+    return transient(lease, definition, record(lease, definition, error))
 
 
 def stopped(lease: Lease, definition: JobDefinition, kind: type[StopHandler], error: ErrorRecord) -> Outcome:
@@ -110,13 +110,24 @@ def transient(lease: Lease, definition: JobDefinition, error: ErrorRecord, reaso
     )
 
 
-def record(error: BaseException) -> ErrorRecord:
-    return ErrorRecord(*describe_exception(error))
+def record(lease: Lease, definition: JobDefinition, error: BaseException) -> ErrorRecord:
+    """What is kept of the error, without the values of redacted arguments that it quotes."""
+    hidden = _secrets(lease, definition)
+    return ErrorRecord(*(redaction.scrub(text, hidden) for text in describe_exception(error)))
+
+
+def _secrets(lease: Lease, definition: JobDefinition) -> list[str]:
+    if not definition.redact:
+        return []
+    try:
+        return redaction.secrets(definition, payload.loads(lease.args), payload.loads(lease.kwargs))
+    except PayloadError:
+        return []  # so the handler has not seen them either
 
 
 def _another_attempt(lease: Lease, definition: JobDefinition, asked: Retry) -> Outcome:
     delay = _delay(lease, definition) if asked.delay is None else asked.delay
-    error = ErrorRecord("Retry", safe_text(asked, 1000), "")
+    error = ErrorRecord("Retry", redaction.scrub(safe_text(asked, 1000), _secrets(lease, definition)), "")
     return outcome.failed(delay, error, last_attempt=lease.last_attempt, dead_reason=REASON_ATTEMPTS)
 
 

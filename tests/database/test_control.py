@@ -245,3 +245,42 @@ def test_a_verb_joins_the_callers_transaction() -> None:
         transaction.set_rollback(True)
     assert rows() == before
     assert not QueueState.objects.exists()
+
+
+@pytest.mark.parametrize("trait", TRAITS)
+def test_delete(trait: str) -> None:
+    job = make(trait)
+    JobAttemptFactory(job=job)
+    JobCheckpointFactory(job=job)
+    before = rows()
+    report = control.delete(job)
+    if trait == "running":
+        assert (report.changed, report.skipped) == ([], {job.pk: "it is running, or not there any more"})
+        assert rows() == before
+        assert JobAttempt.objects.count() == JobCheckpoint.objects.count() == 1
+        return
+    assert (report.changed, report.skipped) == ([job.pk], {})
+    assert not Job.objects.exists()
+    assert not JobAttempt.objects.exists()
+    assert not JobCheckpoint.objects.exists()
+
+
+def test_a_list_of_ids_is_answered_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queryset is narrowed to what can be changed; ids were chosen one by one, so each gets its answer."""
+    monkeypatch.setattr(control, "BATCH", 2)
+    jobs = [make("dead"), make("done"), make("failed"), make("running"), make("cancelled")]
+    report = control.retry([*(job.pk for job in jobs), jobs[0].pk, 10**9])
+    assert report.changed == [jobs[0].pk, jobs[2].pk, jobs[4].pk]
+    why = "it is not DEAD, FAILED or CANCELLED"
+    assert report.skipped == {jobs[1].pk: why, jobs[3].pk: why, 10**9: why}
+
+
+def test_many_clashes_cost_a_statement_or_two_a_batch(django_assert_max_num_queries: Any) -> None:
+    holders = [make("queued", unique_key=f"k{number}") for number in range(20)]
+    jobs = [make("dead", unique_key=f"k{number}") for number in range(20)] + [make("dead") for _ in range(5)]
+    with django_assert_max_num_queries(5):
+        report = control.retry([job.pk for job in jobs])
+    assert report.changed == [job.pk for job in jobs[20:]]
+    assert report.skipped == {
+        job.pk: f"job {holder.pk} holds its unique key" for job, holder in zip(jobs[:20], holders, strict=True)
+    }

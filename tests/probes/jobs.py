@@ -245,3 +245,9 @@ async def calm_async(seconds: float) -> None:
 @job(takes_context=True)
 def tells_fire_time(ctx: JobContext, scheduled_for: Any = None) -> Any:
     return [scheduled_for, ctx.scheduled_for]
+
+
+@job(redact=["card", "extra"])
+def hides(order: int = 0, card: Any = None, *rest: Any, **extra: Any) -> None:
+    """Quotes what nobody is to see."""
+    raise ValueError(f"order {order}: the card {card} was refused ({rest}, {extra})")

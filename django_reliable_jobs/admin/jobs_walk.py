@@ -1,0 +1,126 @@
+"""All jobs that match a list's filters, in batches that begin where the last one ended."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, QueryDict
+
+from django_reliable_jobs.admin import jobs_paths
+from django_reliable_jobs.admin.paging import Path, WindowChangeList
+from django_reliable_jobs.models import Job, JobStatus
+
+if TYPE_CHECKING:
+    from django_reliable_jobs.admin.jobs import JobAdmin
+
+#: Jobs of one batch, and rows that it may read to find them.
+BATCH, SCAN = 1_000, 20_000
+#: Rows of each path that a page of confirmation counts in; of a search as many as a batch reads.
+COUNTED = 100_000
+
+
+class Matching(WindowChangeList):
+    """The filters of a list without its window and its page."""
+
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        self.path = self.model_admin.window_path(request)
+        self.found = self.filtered(request, exclude_parameters)
+        return self.found
+
+    def get_results(self, request: HttpRequest) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a walk goes on: which path, and from which key of it."""
+
+    path: int = 0
+    key: str | None = None
+
+    def write(self) -> str:
+        return json.dumps([self.path, self.key])
+
+    @classmethod
+    def read(cls, text: str) -> Place:
+        """Raises `ValueError`."""
+        path, key = json.loads(text)
+        if not isinstance(path, int) or not (key is None or isinstance(key, str)):
+            raise ValueError(text)
+        return cls(path, key)
+
+
+class Walk:
+    """Over the jobs that match `filters` (a query string) and whose status is one of `statuses`.
+
+    Rows that leave the path when they are changed, or that come to it meanwhile, do not disturb the walk: it goes by key.
+    """
+
+    def __init__(self, admin: JobAdmin, request: HttpRequest, filters: str, statuses: tuple[JobStatus, ...]) -> None:
+        self.admin = admin
+        asked = copy.copy(request)
+        asked.GET = QueryDict(filters)
+        self.changes = Matching(asked, *_changelist_arguments(admin, asked))
+        self.jobs: QuerySet[Job] = self.changes.found
+        own = self.changes.path
+        wanted = jobs_paths.status_of(asked.GET)
+        if wanted is not None and wanted not in statuses:
+            self.paths: list[Path] = []
+        elif wanted is not None:
+            self.paths = [own]
+        elif own == jobs_paths.NEWEST_FIRST:
+            self.paths = [jobs_paths.by_status(status) for status in statuses]
+        else:
+            # Of a schedule or a search: few.
+            self.paths = [Path(own.columns, own.base & Q(status__in=[str(status) for status in statuses]))]
+
+    @property
+    def tried(self) -> bool:
+        """Whether there are filters that the path does not serve, so that many rows may have to be read for one."""
+        return bool(self.changes.query or self.changes.get_filters_params().keys() - self.admin.served_filters)
+
+    @property
+    def narrowed(self) -> bool:
+        return bool(self.changes.get_filters_params() or self.changes.query)
+
+    def batches(self, place: Place | None, exclude: Q | None = None) -> Iterator[tuple[dict[int, str], Place | None]]:
+        """(id -> name, where the next batch begins), until that is None."""
+        while place is not None and place.path < len(self.paths):
+            found, key = self._batch(self.paths[place.path], place.key, exclude)
+            place = Place(place.path + 1) if key is None else Place(place.path, key)
+            yield found, place if place.path < len(self.paths) else None
+
+    def _batch(self, path: Path, begin_text: str | None, exclude: Q | None) -> tuple[dict[int, str], str | None]:
+        jobs = self.jobs if exclude is None else self.jobs.exclude(exclude)
+        begin = path.read(Job, begin_text)
+        # Where every row of the path matches, the limit is bound enough.
+        end = path.end(self.changes.root_queryset, begin, SCAN) if self.tried or exclude else None
+        names = [column.removeprefix("-") for column in path.columns]
+        rows = path.within(path.rows(jobs), begin, end).values_list("pk", "name", *names)[: BATCH + 1]
+        found = list(rows)
+        if len(found) > BATCH:
+            end = found.pop()[2:]
+        return {row[0]: row[1] for row in found}, None if end is None else path.write(end)
+
+    def count(self) -> tuple[int, bool]:
+        """How many there are, and whether that is all: it looks at `COUNTED` rows of each path."""
+        total, complete = 0, True
+        for path in self.paths:
+            end = path.end(self.changes.root_queryset, None, SCAN if self.changes.query else COUNTED)
+            total += path.within(path.rows(self.jobs), None, end).order_by().count()
+            complete = complete and end is None
+        return total, complete
+
+
+def _changelist_arguments(admin: JobAdmin, request: HttpRequest) -> list[Any]:
+    """As `ModelAdmin.get_changelist_instance` calls it."""
+    return [
+        admin.model, admin.get_list_display(request), admin.list_display_links, admin.get_list_filter(request),
+        admin.date_hierarchy, admin.get_search_fields(request), False, admin.list_per_page, admin.list_max_show_all,
+        (), admin, (), None,
+    ]  # fmt: skip

@@ -1,0 +1,148 @@
+// Refreshes the overview in place: asks for its part every few seconds, and changes only what is different, so that
+// focus, selection and scroll position stay. Without this file the page is a plain one.
+"use strict";
+
+(() => {
+    const box = document.getElementById("jobs-overview");
+    const part = document.getElementById("jobs-overview-part");
+    const said = document.getElementById("jobs-overview-said");
+    if (!box || !part || !said) {
+        return;
+    }
+    const interval = Number(box.dataset.interval);
+    let timer = null;
+    let asking = null;
+    let failures = 0;
+    let over = false;
+
+    // A live region speaks when its text changes: that is when there are other problems, not with every refresh.
+    const listed = () => new Map([...part.querySelectorAll("[data-key]")].map((item) => [item.dataset.key, item]));
+    let known = listed();
+    function announce() {
+        const now = listed();
+        const fresh = [...now.keys()].filter((key) => !known.has(key));
+        if (fresh.length) {
+            tell(fresh.slice(0, 3).map((key) => now.get(key).textContent.replace(/\s+/g, " ").trim()).join(" "), false);
+        } else if (known.size && !now.size) {
+            tell(box.dataset.calm, false);
+        }
+        known = now;
+    }
+
+    function tell(text, shown) {
+        if (said.textContent !== text) {
+            said.textContent = text;
+        }
+        said.classList.toggle("jobs-shown", shown);
+    }
+
+    function plan(milliseconds) {
+        clearTimeout(timer);
+        timer = over || document.hidden ? null : setTimeout(refresh, milliseconds);
+    }
+
+    // Nothing may move under a pointer that is about to press a button.
+    const aiming = () => part.querySelector("button:active") ||
+        (matchMedia("(hover: hover)").matches && part.querySelector("button:hover"));
+
+    async function refresh() {
+        if (aiming()) {
+            plan(500);
+            return;
+        }
+        asking = new AbortController();
+        const limit = setTimeout(() => asking.abort(), 30000);
+        try {
+            const answer = await fetch(box.dataset.url, {
+                credentials: "same-origin", cache: "no-store", redirect: "manual", signal: asking.signal,
+            });
+            if (answer.type === "opaqueredirect" || answer.status === 403) {
+                over = true;  // logged out, or not allowed any more
+                tell(box.dataset.stopped, true);
+                return;
+            }
+            if (!answer.ok) {
+                throw new Error(`status ${answer.status}`);
+            }
+            const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+            if (document.hidden) {
+                return;
+            }
+            if (!aiming()) {
+                // Of an answer as a page of its own, the parser drops the white space around this element.
+                dress(part.firstElementChild, page.body.firstElementChild);
+                become(part.firstElementChild, page.body.firstElementChild);
+            }
+            if (failures) {
+                tell("", false);
+            }
+            failures = 0;
+            announce();
+        } catch {
+            if (document.hidden) {
+                return;
+            }
+            failures += 1;
+            tell(box.dataset.failed, true);
+        } finally {
+            clearTimeout(limit);
+            asking = null;
+            plan(interval * Math.min(1 + failures, 6));
+        }
+    }
+
+    // Makes the children of `old` like those of `fresh`, node by node; rows are matched by their id.
+    function become(old, fresh) {
+        let at = old.firstChild;
+        for (const wanted of [...fresh.childNodes]) {
+            const id = wanted.id;
+            if (at && id && at.id !== id) {
+                const there = [...old.children].find((child) => child.id === id);
+                old.insertBefore(there ?? document.importNode(wanted, true), at);
+                at = there ? there : at.previousSibling;
+            }
+            if (!at) {
+                old.appendChild(document.importNode(wanted, true));
+                continue;
+            }
+            const next = at.nextSibling;
+            if (at.nodeType !== wanted.nodeType || at.nodeName !== wanted.nodeName || (at.id ?? "") !== (id ?? "")) {
+                old.replaceChild(document.importNode(wanted, true), at);
+            } else if (at.nodeType === Node.ELEMENT_NODE) {
+                dress(at, wanted);
+                become(at, wanted);
+            } else if (at.data !== wanted.data) {
+                at.data = wanted.data;
+            }
+            at = next;
+        }
+        while (at) {
+            const next = at.nextSibling;
+            at.remove();
+            at = next;
+        }
+    }
+
+    function dress(old, fresh) {
+        for (const { name, value } of [...fresh.attributes]) {
+            if (old.getAttribute(name) !== value) {
+                old.setAttribute(name, value);
+            }
+        }
+        for (const { name } of [...old.attributes]) {
+            if (!fresh.hasAttribute(name)) {
+                old.removeAttribute(name);
+            }
+        }
+    }
+
+    document.addEventListener("visibilitychange", () => {
+        if (document.hidden) {
+            clearTimeout(timer);
+            asking?.abort();
+        } else if (!over) {
+            plan(0);
+        }
+    });
+    plan(interval);
+})();
