@@ -69,6 +69,14 @@ class Maintenance(threading.Thread):
                 if self._stopping.wait(max(0.0, pause)):
                     return
 
+    def take_back_first(self) -> None:
+        """Before the engine starts: a burst is over when nothing is due, and what its predecessor lost has to be due."""
+        try:
+            with own_connection(self.alias, "maintenance") as connection:
+                self._reap(connection)
+        except DatabaseTrouble as error:
+            journal.trouble("maintenance", error)
+
     def stop(self) -> None:
         self._stopping.set()
 

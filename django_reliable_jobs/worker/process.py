@@ -110,6 +110,8 @@ class WorkerProcess:
         limit = float(conf.current().migrate["LOCK_TIMEOUT"])
         if not wait_for_schema(self.options.alias, limit, self._told_within):
             return exit_codes.OK if self._asked_to_stop else exit_codes.BROKEN
+        if self.options.burst and self.maintenance.dead_workers:
+            self.maintenance.take_back_first()
         self.pool.start()
         for thread in (self.heart, self.engine, self.watchdog, self.maintenance):
             thread.start()

@@ -177,9 +177,10 @@ class Supervisor:
         if place.nursery is not None:
             place.nursery.close()
         now = time.monotonic()
-        died = code not in (exit_codes.OK, exit_codes.FAILURES, exit_codes.RECYCLE)
+        said = code - exit_codes.ORDERLY
+        died = said not in (exit_codes.OK, exit_codes.FAILURES, exit_codes.RECYCLE)
         if died and not self._signals:
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with status {said if said >= 0 else code}"
             logger.error("worker process %s (%s) %s; another takes its place", place.pid, place.worker, how)
         if now - place.started > DEAD_FOR:
             place.dead = []  # the one that ended has taken their leases back; one that died sooner may not have
@@ -187,9 +188,9 @@ class Supervisor:
             place.dead.append(place.worker)
             if self._limited:
                 self._code = exit_codes.FAILURES
-        if self._limited and code in (exit_codes.OK, exit_codes.FAILURES):
+        if self._limited and said in (exit_codes.OK, exit_codes.FAILURES):
             place.over = True
-            self._code = max(self._code, code)
+            self._code = max(self._code, said)
         place.short_lives = place.short_lives + 1 if died and now - place.started < SHORT_LIFE else 0
         pause = 0.0 if place.short_lives <= 1 else min(PAUSE[1], PAUSE[0] * 2 ** min(place.short_lives - 2, 10))
         place.pid, place.worker, place.nursery, place.start_at = None, None, None, now + pause
@@ -213,7 +214,7 @@ class Supervisor:
             process = WorkerProcess(self.options, worker, tuple(dead), Nursery(supervisor))
             process.handle_signals(supervised=True)
             threading.Thread(target=_follow, args=(self._life_read, process), name="life-line", daemon=True).start()
-            code = process.run()
+            code = exit_codes.ORDERLY + process.run()
         except BaseException:
             logger.exception("the worker failed")
         finally:

@@ -69,8 +69,8 @@ async def raises_async(kind: str) -> None:
 @job(max_attempts=3, backoff=[0.1])
 def dies(how: str) -> None:
     Mark.objects.create(label=f"{how} dies", pid=os.getpid())
-    if how == "exit":
-        os._exit(1)
+    if how.startswith("exit"):
+        os._exit(int(how.removeprefix("exit") or 1))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
