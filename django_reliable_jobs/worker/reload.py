@@ -1,11 +1,13 @@
 """`jobworker --reload`: for developers, start the worker anew when code changes, as `runserver` does.
 
 This process only watches files. The worker is a process of its own that is stopped in order, so no job is lost to a
-saved file; one that fails to start (a syntax error) is started again at the next change.
+saved file; one that fails to start (a syntax error) is started again at the next change. It does not outlive this
+process: a closed terminal ends both, and on Linux so does a kill.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import signal
@@ -25,6 +27,7 @@ logger = logging.getLogger("django_reliable_jobs.reload")
 
 #: Seconds between two looks at the files.
 LOOK_EVERY = 1.0
+_PR_SET_PDEATHSIG = 1
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -34,12 +37,12 @@ def run(arguments: Sequence[str]) -> int:
     def remember(number: int, frame: FrameType | None) -> None:
         signals.append(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, remember)
     while True:
         files = _snapshot()
         # A group of its own: Ctrl-C in the terminal reaches the worker once, through us.
-        worker = subprocess.Popen(arguments, start_new_session=True)
+        worker = subprocess.Popen(arguments, start_new_session=True, preexec_fn=_end_with_the_parent)
         changed = _watch(worker, files, signals)
         if worker.poll() is None:
             if changed:
@@ -58,6 +61,12 @@ def command() -> list[str]:
     return [argument for argument in autoreload.get_child_arguments() if argument != "--reload"]
 
 
+def _end_with_the_parent() -> None:
+    """In the child, before it becomes the worker; this process has no other threads that could be in the way."""
+    with suppress(AttributeError, OSError):  # not on Linux
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def _watch(worker: subprocess.Popen[bytes], files: dict[Path, float], signals: list[int]) -> Path | None:
     while not signals:
         with suppress(subprocess.TimeoutExpired):
@@ -69,15 +78,16 @@ def _watch(worker: subprocess.Popen[bytes], files: dict[Path, float], signals: l
 
 
 def _stop(worker: subprocess.Popen[bytes], signals: list[int]) -> None:
-    sent = max(len(signals), 1)
+    """The first signal asks for an orderly stop, as a changed file does; a second one is passed on, however soon it comes."""
     worker.send_signal(signal.SIGTERM)
+    told_twice = False
     while True:
         with suppress(subprocess.TimeoutExpired):
             worker.wait(0.1)
             return
-        if len(signals) > sent:
-            sent = len(signals)
+        if len(signals) > 1 and not told_twice:
             worker.send_signal(signal.SIGTERM)
+            told_twice = True
 
 
 def _snapshot() -> dict[Path, float]:
