@@ -42,6 +42,9 @@ class LockBackend(Protocol):
     def release(self) -> bool:
         """Give the lock back; False if it was not ours any more."""
 
+    def interrupt(self) -> None:
+        """From another thread: have a call that waits for an answer fail at once. Never raises."""
+
     def close(self) -> None:
         """Close the connection, whatever state it is in. Never raises."""
 

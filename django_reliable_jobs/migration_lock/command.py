@@ -18,6 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs.durations import seconds
 from django_reliable_jobs.errors import MigrationLockLost, MigrationLockTimeout
+from django_reliable_jobs.migration_lock.adopt import adopt_finished
 from django_reliable_jobs.migration_lock.indexes import invalid_indexes, remove_half_built
 from django_reliable_jobs.migration_lock.lock import MigrationLock, lock_status, migration_lock
 from django_reliable_jobs.migration_lock.run_connection import run_connection
@@ -112,7 +113,8 @@ class MigrationLockMixin(BaseCommand):
             self._explain(error, connection)
             raise
         finally:
-            if connection.vendor == "postgresql" and not reads_only:
+            # A connection that is gone is not made again: the network may be what is wrong.
+            if connection.vendor == "postgresql" and not reads_only and connection.connection is not None:
                 self._tell_of_invalid_indexes(connection, all_applied)
         return output
 
@@ -125,6 +127,10 @@ class MigrationLockMixin(BaseCommand):
                 backwards = action == "unapply_start"
                 for index in remove_half_built(self._connection, migration, backwards=backwards):
                     self._say(f"Removed {index}, which an interrupted run has left half built, to build it again.")
+                for index in [] if backwards else adopt_finished(self._connection, migration):
+                    self._say(
+                        f"The index {index} is there as {migration} builds it: an interrupted run has got so far."
+                    )
         super().migration_progress_callback(action, migration, fake)  # type: ignore[misc]
         if not starts and migration is not None:
             self._check_lock()
@@ -180,14 +186,20 @@ def _exit_on_sigterm() -> Iterator[None]:
         yield
         return
 
+    told: list[int] = []
+
     def terminate(number: int, frame: FrameType | None) -> None:
+        told.append(number)
         raise _Terminated
 
     signal.signal(signal.SIGTERM, terminate)
     try:
         yield
-    except _Terminated:
-        sys.stderr.write("\nStopped by SIGTERM.\n")
+    except BaseException as error:
+        # With a network that stands still the unwinding ends with an error of its own; why it ends is the signal.
+        if not told:
+            raise
+        sys.stderr.write(f"\nStopped by SIGTERM.{'' if isinstance(error, _Terminated) else f' ({error})'}\n")
         raise SystemExit(EXIT_TERMINATED) from None
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -65,8 +65,10 @@ class MigrationLock:
     def abandon(self) -> None:
         """After an error: the end of its connection ends the lock."""
         self._over.set()
-        with self._turn:
-            if self.backend is not None:
+        if self.backend is not None:
+            if self._turn.locked():  # the pulse waits for an answer, and would for long where the network stands still
+                self.backend.interrupt()
+            with self._turn:
                 self.backend.close()
 
     def _live(self) -> None:

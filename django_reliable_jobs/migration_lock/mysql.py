@@ -48,6 +48,9 @@ class MySQLLock:
     def release(self) -> bool:
         return bool(self._row("SELECT RELEASE_LOCK(%s)", self._lock)[0])
 
+    def interrupt(self) -> None:
+        pass  # its calls have the client's own timeouts
+
     def close(self) -> None:
         close_quietly(self._wrapper)
 

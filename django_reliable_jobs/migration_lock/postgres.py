@@ -161,6 +161,10 @@ class PostgresLock:
             return True
         return bool(self.row("SELECT pg_advisory_unlock(%s)", self.key)[0])
 
+    def interrupt(self) -> None:
+        if (raw := self._wrapper.connection) is not None:
+            _cut(raw, threading.Event())
+
     def close(self) -> None:
         close_quietly(self._wrapper)
 

@@ -34,7 +34,7 @@ def run_connection(target: Target, lock: LockBackend | None) -> Iterator[None]:
     changed = {name: connections[target.way].settings_dict[name] for name in _PARAMETERS}
     options = {name: value for name, value in changed["OPTIONS"].items() if name != "pool" or not target.direct}
     if isinstance(lock, PostgresLock):
-        options = KEEPALIVES | options | {"application_name": run_mark(lock.key)}
+        options = {"connect_timeout": 10} | KEEPALIVES | options | {"application_name": run_mark(lock.key)}
         options.pop("pool", None)
     wrapper.close()
     wrapper.settings_dict = settings | changed | {"OPTIONS": options}

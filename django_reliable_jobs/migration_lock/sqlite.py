@@ -66,6 +66,9 @@ class SQLiteLock:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         return True
 
+    def interrupt(self) -> None:
+        pass  # no call waits
+
     def close(self) -> None:
         if self._file is not None:
             os.close(self._file)

@@ -75,6 +75,8 @@ class Migrators:
         return run
 
     def start_many(self, count: int, *arguments: str, **env: str) -> list[Run]:
+        """`count`, or as many as MIGRATE_PROCESSES says."""
+        count = int(os.environ.get("MIGRATE_PROCESSES", count))
         return [self.start(*arguments, **env) for _ in range(count)]
 
     def run(self, *arguments: str, command: str = "migrate", **env: str) -> Run:

@@ -2,6 +2,7 @@
 
 DATABASE_URL, MIGRATE_DATABASE_URL, RELIABLE_JOBS_JSON   as in the test project
 LOCAL_FILE      a SQLite database, as the alias `local`, for the app `depot` only
+LOCAL_MARIADB   the same on MariaDB: its socket, a colon, and the database
 MORE_APPS       apps to go before the others, separated by commas
 """
 
@@ -25,6 +26,15 @@ if url := env.str("MIGRATE_DATABASE_URL", ""):
 RELIABLE_JOBS |= env.json("RELIABLE_JOBS_JSON", {})
 if path := env.str("LOCAL_FILE", ""):
     DATABASES["local"] = {"ENGINE": "django.db.backends.sqlite3", "NAME": path, "OPTIONS": {"timeout": 60}}
+if where := env.str("LOCAL_MARIADB", ""):
+    import pymysql
+
+    pymysql.install_as_MySQLdb()
+    unix_socket, _, name = where.rpartition(":")
+    DATABASES["local"] = {
+        "ENGINE": "django.db.backends.mysql", "NAME": name, "USER": "root", "OPTIONS": {"unix_socket": unix_socket},
+    }  # fmt: skip
+if "local" in DATABASES:
     DATABASE_ROUTERS = ["tests.processes.migrate.settings.OnlyDepotIsLocal"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from testproject.postgres import EmbeddedPostgres
+from tests.processes.migrate.depot.steps import FIRST, LAST
 from tests.processes.migrate.runs import MIGRATIONS, Look, Migrators, Run, wait_until
 
 MakeMigrators = Callable[..., Migrators]
@@ -32,7 +33,7 @@ def test_killed_in_the_middle_of_building_an_index_the_next_one_builds_it(migrat
         wait_until(lambda: not look.rows("SELECT FROM pg_stat_activity WHERE pid = %s", orphan), "the orphan's end")
     assert holder.wait() == -signal.SIGKILL
     others = [run for run in runs if run is not holder]
-    assert [run.wait() for run in others] == [0] * 7
+    assert [run.wait() for run in others] == [0] * len(others)
     look.assert_migrated()
     assert sum("Removed public.depot_crate_weight" in run.err for run in others) == 1
     assert look.advisory_locks() == []
@@ -68,7 +69,7 @@ def test_cut_off_from_its_lock_it_finishes_its_migration_and_no_other_starts_bef
     assert "The connection that holds the migration lock was cut" in holder.err
     assert "depot.0003_weigh... OK" in holder.out
     assert "depot.0004_index" not in holder.out
-    assert [run.wait() for run in others] == [0] * 5
+    assert [run.wait() for run in others] == [0] * len(others)
     look.assert_migrated()
 
 
@@ -95,24 +96,31 @@ def test_cut_off_while_building_an_index_the_others_wait_for_the_index(migrators
         others = [run for run in runs if run is not holder]
         wait_until(lambda: any("lost by host" in run.err for run in others), "somebody to see that the lock is lost")
     assert holder.wait() == 1
-    assert [run.wait() for run in others] == [0] * 3
+    assert [run.wait() for run in others] == [0] * len(others)
     look.assert_migrated()
 
 
-def test_sigterm_gives_the_lock_back_and_ends_the_statement(migrators: MakeMigrators, look: Look) -> None:
+@pytest.mark.parametrize(("how", "status"), [(signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize("where", [FIRST, 3, LAST], ids=["lock taken", "mid-migration", "before release"])
+def test_a_holder_that_is_ended_anywhere_leaves_the_lock_to_the_next_one(
+    migrators: MakeMigrators, look: Look, where: int, how: signal.Signals, status: int
+) -> None:
+    """M04: its statement is ended by the server, the lock is free, and nothing has to be tidied up."""
     start = migrators()
-    with look.gate(3) as arrived:
+    with look.gate(where) as arrived:
         first = start.start()
         arrived()
         second = start.start()
-        second.wait_for_err("Waiting for the migration lock")
-        first.kill(signal.SIGTERM)
-        assert first.wait() == 143
-        # The gate is still shut: the first one's statement was ended by the server, not by the gate.
+        second.wait_for_err(f"pid {first.pid}, for ")
+        first.kill(how)
+        assert first.wait() == status
+        # The gate is still shut: it was not the gate that ended the first one's statement.
         wait_until(lambda: (found := look.holder()) is not None and found[0] == second.pid, "the second one's turn")
-        assert look.migrations() == MIGRATIONS[:2]
+        if where == 3:
+            assert look.migrations() == MIGRATIONS[:2]
     assert second.wait() == 0
     look.assert_migrated()
+    assert look.advisory_locks() == []
 
 
 def test_sigterm_ends_the_building_of_an_index_and_names_what_it_leaves(migrators: MakeMigrators, look: Look) -> None:
@@ -153,9 +161,43 @@ def test_a_restart_of_the_server_fails_the_holder_and_the_others_go_on(
             run.wait_for_err("Waiting for the migration lock")
         postgres.restart("immediate")
     assert holder.wait() == 1
-    assert [run.wait() for run in others] == [0, 0]
+    assert [run.wait() for run in others] == [0] * len(others)
     with Look(database) as after:
         after.assert_migrated()
+
+
+@pytest.mark.parametrize(
+    ("definition", "status"),
+    [("(weight)", 0), ("(weight DESC)", 1), ("(weight) WHERE weight > 0", 1), ("(weight, id)", 1), ("(label)", 1)],
+)
+def test_an_index_that_was_built_and_not_recorded_is_kept_if_it_is_the_same(
+    migrators: MakeMigrators, look: Look, definition: str, status: int
+) -> None:
+    """What a process leaves that is killed between the end of the building and the recording."""
+    start = migrators()
+    assert start.run("depot", "0003").wait() == 0
+    look.connection.execute(f"CREATE INDEX depot_crate_weight ON depot_crate {definition}")
+    built = look.column("SELECT 'depot_crate_weight'::regclass::oid")
+    run = start.run()
+    assert run.wait() == status
+    assert look.column("SELECT 'depot_crate_weight'::regclass::oid") == built
+    if status == 0:
+        look.assert_migrated()
+        assert "The index depot_crate_weight is there as depot.0004_index builds it" in run.err
+        assert start.run("depot", "0003").wait() == 0, "the way back drops it"
+        assert look.rows("SELECT FROM pg_class WHERE relname = 'depot_crate_weight'") == []
+    else:
+        assert 'relation "depot_crate_weight" already exists' in run.err
+        assert look.migrations() == MIGRATIONS[:3]
+
+
+def test_an_index_of_that_name_on_another_table_is_not_taken_for_it(migrators: MakeMigrators, look: Look) -> None:
+    start = migrators()
+    assert start.run("depot", "0003").wait() == 0
+    look.connection.execute("CREATE TABLE other (weight integer)")
+    look.connection.execute("CREATE INDEX depot_crate_weight ON other (weight)")
+    assert start.run().wait() == 1
+    assert look.migrations() == MIGRATIONS[:3]
 
 
 def test_an_invalid_index_of_an_applied_migration_is_named_with_its_repair(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
+import time
 from collections.abc import Callable
 
 import psycopg
@@ -10,10 +13,12 @@ import pytest
 
 from testproject.pgbouncer import PgBouncer
 from testproject.postgres import EmbeddedPostgres
-from tests.processes.migrate.runs import MIGRATIONS, Look, Migrators
+from tests.processes.migrate.runs import MIGRATIONS, Look, Migrators, wait_until
 
 MakeMigrators = Callable[..., Migrators]
 POOLER = '{"MIGRATE": {"POOLER": true}}'
+#: `MIGRATE_ROUNDS=20` for the long run.
+ROUNDS = int(os.environ.get("MIGRATE_ROUNDS", "2"))
 
 
 def nothing_was_migrated(look: Look) -> bool:
@@ -24,7 +29,7 @@ def test_a_pooler_is_noticed_before_a_lock_is_taken_and_refused(
     migrators: MakeMigrators, pooled_database: str, look: Look
 ) -> None:
     runs = migrators(pooled_database).start_many(4)
-    assert [run.wait() for run in runs] == [1] * 4
+    assert [run.wait() for run in runs] == [1] * len(runs)
     for run in runs:
         assert "goes through a connection pooler" in run.err
         assert 'Set RELIABLE_JOBS["MIGRATE"]["DATABASE"]' in run.err
@@ -49,7 +54,7 @@ def test_with_pooler_ten_at_once_share_two_server_connections(
     migrators: MakeMigrators, pooled_database: str, look: Look
 ) -> None:
     runs = migrators(pooled_database, RELIABLE_JOBS_JSON=POOLER, DEPOT_SECONDS="2").start_many(10)
-    assert [run.wait() for run in runs] == [0] * 10
+    assert [run.wait() for run in runs] == [0] * len(runs)
     look.assert_migrated()
     assert sum("Applying depot." in run.out for run in runs) == 1
     assert look.advisory_locks() == []
@@ -71,7 +76,7 @@ def test_with_pooler_half_of_them_killed_the_others_finish(
             run.kill()
             assert run.wait() == -signal.SIGKILL
     others = [run for run in runs if run not in killed]
-    assert [run.wait() for run in others] == [0] * 4
+    assert [run.wait() for run in others] == [0] * len(others)
     look.assert_migrated()
     assert look.advisory_locks() == []
     assert start.run("--lock-timeout", "30").wait() == 0
@@ -131,7 +136,74 @@ def test_with_pooler_cut_off_from_the_lock_the_others_wait_for_the_migration(
         assert look.migrations() == MIGRATIONS[:2]
     assert holder.wait() == 1
     assert "The connection that holds the migration lock was cut" in holder.err
-    assert [run.wait() for run in others] == [0, 0]
+    assert [run.wait() for run in others] == [0] * len(others)
+    look.assert_migrated()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_with_pooler_round_after_round_half_of_them_killed_and_no_lock_stays_behind(
+    migrators: MakeMigrators, pooled_database: str, look: Look
+) -> None:
+    """M01: ten at once in each round, five of them killed somewhere in it, its holder among them or not."""
+    seed = int(os.environ.get("MIGRATE_SEED", random.randrange(10**6)))
+    dice = random.Random(seed)
+    start = migrators(pooled_database, RELIABLE_JOBS_JSON=POOLER, DEPOT_SECONDS="1.5")
+    began = time.monotonic()
+    holders = 0
+    for number in range(ROUNDS):
+        look.connection.execute("DROP SCHEMA public CASCADE")
+        look.connection.execute("CREATE SCHEMA public")
+        runs = start.start_many(10)
+        wait_until(look.holder, "one of them to migrate")
+        time.sleep(dice.uniform(0, 1.2))  # the moment of the kill is what the rounds differ in
+        holder = look.holder()
+        killed = dice.sample(runs, 5)
+        holders += holder is not None and holder[0] in [run.pid for run in killed]
+        for run in killed:
+            run.kill()
+        assert [run.wait() for run in runs if run not in killed] == [0] * 5, f"round {number}, seed {seed}"
+        look.assert_migrated()
+        wait_until(lambda: look.advisory_locks() == [], "no advisory lock to be left")
+    print(f"{ROUNDS} rounds in {time.monotonic() - began:.0f} s, {holders} times the holder was killed; seed {seed}")
+
+
+def test_with_pooler_a_failing_migration_fails_in_every_process(
+    migrators: MakeMigrators, pooled_database: str, look: Look
+) -> None:
+    runs = migrators(pooled_database, RELIABLE_JOBS_JSON=POOLER, DEPOT_FAIL="5").start_many(5)
+    assert [run.wait() for run in runs] == [1] * len(runs)
+    for run in runs:
+        assert f"RuntimeError: step 5 fails in process {run.pid}" in run.err
+    assert look.migrations() == MIGRATIONS[:4]
+    assert look.advisory_locks() == []
+    assert migrators(pooled_database, RELIABLE_JOBS_JSON=POOLER).run().wait() == 0
+    look.assert_migrated()
+
+
+def test_with_pooler_timeouts_of_the_database_neither_end_the_wait_nor_the_lock(
+    migrators: MakeMigrators, pooled_database: str, look: Look
+) -> None:
+    name = look.column("SELECT current_database()")[0]
+    for setting in ("lock_timeout", "statement_timeout"):
+        look.connection.execute(f"ALTER DATABASE {name} SET {setting} = '3s'")
+    runs = migrators(pooled_database, RELIABLE_JOBS_JSON=POOLER, DEPOT_SECONDS="5", DEPOT_ROWS="200").start_many(4)
+    assert [run.wait() for run in runs] == [0] * len(runs)
+    look.assert_migrated()
+
+
+def test_with_pooler_killed_in_the_middle_of_building_an_index(
+    migrators: MakeMigrators, pooled_database: str, look: Look
+) -> None:
+    start = migrators(pooled_database, RELIABLE_JOBS_JSON=POOLER)
+    with look.old_snapshot() as arrived:
+        holder = start.start()
+        arrived()
+        holder.kill()
+        holder.wait()
+        others = start.start_many(2)
+        others[0].wait_for_err("lost by host")
+    assert [run.wait() for run in others] == [0] * len(others)
     look.assert_migrated()
 
 
@@ -139,7 +211,7 @@ def test_lock_and_migrations_go_by_the_direct_alias_under_the_name_of_the_migrat
     migrators: MakeMigrators, pooled_database: str, database: str, look: Look
 ) -> None:
     runs = migrators(pooled_database, MIGRATE_DATABASE_URL=database).start_many(6)
-    assert [run.wait() for run in runs] == [0] * 6
+    assert [run.wait() for run in runs] == [0] * len(runs)
     look.assert_migrated()
     assert look.rows("SELECT DISTINCT alias, direct FROM depot_event") == [("default", True)]
 

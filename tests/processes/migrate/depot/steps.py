@@ -4,7 +4,8 @@ DEPOT_SECONDS   how long the data migration takes
 DEPOT_FAIL      the migration that is to fail
 DEPOT_ROWS      how many crates there are
 
-A migration waits at its gate while a test keeps that shut: `pg_advisory_lock(GATES + number)`.
+A migration waits at its gate while a test keeps that shut: `pg_advisory_lock(GATES + number)`. There is one more before
+the first migration, when the migration lock has just been taken, and one behind the last, before it is given back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import os
 import time
 from typing import Any
 
+from django.db import connections
+
 GATES = 7_000_000
+FIRST, LAST = 0, 9
 
 
 def record(number: int, apps: Any, editor: Any) -> None:
@@ -23,11 +27,25 @@ def record(number: int, apps: Any, editor: Any) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_backend_pid()")
             direct = cursor.fetchone()[0] == connection.connection.info.backend_pid
-            cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [GATES + number])
+        wait_at(number, connection)
     if os.environ.get("DEPOT_FAIL") == str(number):
         raise RuntimeError(f"step {number} fails in process {os.getpid()}")
     event = apps.get_model("depot", "Event")
     event.objects.using(connection.alias).create(what=f"step {number}", alias=connection.alias, direct=direct)
+
+
+def wait_at(number: int, connection: Any) -> None:
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [GATES + number])
+
+
+def begin(using: str, **_: Any) -> None:
+    wait_at(FIRST, connections[using])
+
+
+def end(using: str, **_: Any) -> None:
+    wait_at(LAST, connections[using])
 
 
 def fill(apps: Any, editor: Any) -> None:
