@@ -140,6 +140,22 @@ def check_atomic_jobs(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
     return found
 
 
+@register(TAG)
+def check_guard_store(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
+    """E007: the guards' store cannot be imported or made, or lacks what a store has to have. It is not connected to."""
+    settings = _settings()
+    if settings is None:
+        return []
+    from django_reliable_jobs.guards.stores import make_store
+
+    try:
+        make_store(settings.guards["STORE"], settings.guards["OPTIONS"])
+    except ImproperlyConfigured as error:
+        hint = "docs/how-to/guards-and-fencing.md says which stores there are, and what one of your own needs."
+        return [Error(str(error), hint=hint, id=f"{TAG}.E007")]
+    return []
+
+
 def _settings() -> conf.Settings | None:
     try:
         return conf.current()

@@ -4,7 +4,7 @@
         psycopg.connect(pooler.url("shop"))
 
 It is Debian's package `pgbouncer`. As root it runs as the user that the server runs as. It is reached through a Unix
-socket that only its user can open.
+socket that only its user can open, and with `tcp` on a port of 127.0.0.1 too, with the server's password.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -25,7 +26,7 @@ import psycopg
 from testproject.postgres import EmbeddedPostgres, PostgresError, database_url
 from testproject.postgres.binaries import Account, temporary_folder
 
-PORT = 6432  # only a part of the socket's name
+PORT = 6432  # without `tcp` only a part of the socket's name
 START_TIMEOUT = 30.0
 
 
@@ -34,9 +35,17 @@ class PgBouncer:
     its configuration, such as `query_wait_timeout=5`."""
 
     def __init__(
-        self, server: EmbeddedPostgres, *, pool_size: int = 2, users: Iterable[str] = ("postgres",), **settings: object
+        self,
+        server: EmbeddedPostgres,
+        *,
+        pool_size: int = 2,
+        users: Iterable[str] = ("postgres",),
+        tcp: bool = False,
+        **settings: object,
     ) -> None:
         self.server = server
+        self.tcp = tcp
+        self.port = free_port() if tcp else PORT
         self.settings = {"pool_mode": "transaction", "default_pool_size": pool_size} | settings
         self.users = list(users)
         self.home: Path | None = None
@@ -50,9 +59,12 @@ class PgBouncer:
         config = self.home / "pgbouncer.ini"
         config.write_text(self._config())
         names = self.home / "users.txt"
-        names.write_text("".join(f'"{user}" ""\n' for user in self.users))
+        password = self.server.password if self.tcp else ""
+        names.write_text("".join(f'"{user}" "{password}"\n' for user in self.users))
+        ways = self.home / "ways.txt"
+        ways.write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
         if account:
-            for path in (self.home, config, names):
+            for path in (self.home, config, names, ways):
                 os.chown(path, account.uid, account.gid)
         self._process = subprocess.Popen(
             [*self._prefix(account), binary, "--quiet", str(config)], stdin=subprocess.DEVNULL,
@@ -75,7 +87,7 @@ class PgBouncer:
         atexit.unregister(self.stop)
 
     def url(self, dbname: str, *, user: str = "postgres") -> str:
-        return database_url(dbname, host=str(self.home), port=PORT, user=user)
+        return database_url(dbname, host=str(self.home), port=self.port, user=user)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -92,15 +104,20 @@ class PgBouncer:
 
     def _config(self) -> str:
         assert self.home is not None
-        settings = {
-            "unix_socket_dir": self.home,
-            "listen_port": PORT,
-            "logfile": self.log,
-            "auth_type": "trust",
-            "auth_file": self.home / "users.txt",
-            "admin_users": "postgres",
-            "max_client_conn": 300,
-        } | self.settings
+        settings = (
+            {
+                "unix_socket_dir": self.home,
+                "listen_port": self.port,
+                "logfile": self.log,
+                "auth_type": "hba" if self.tcp else "trust",
+                "auth_hba_file": self.home / "ways.txt",
+                "auth_file": self.home / "users.txt",
+                "admin_users": "postgres",
+                "max_client_conn": 300,
+            }
+            | ({"listen_addr": "127.0.0.1"} if self.tcp else {})
+            | self.settings
+        )
         lines = [f"{name} = {value}" for name, value in settings.items()]
         server = f"host={self.server.socket_dir} port={self.server.port}"
         return "\n".join(["[databases]", f"* = {server}", "[pgbouncer]", *lines, ""])
@@ -123,6 +140,12 @@ class PgBouncer:
                     log = self.log.read_text() if self.log.exists() else ""
                     raise PostgresError(f"PgBouncer did not start ({error}). Its log:\n{log[-4000:]}") from error
             time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+    return port
 
 
 def find_binary() -> str:

@@ -17,7 +17,7 @@ from django.db import connections
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.errors import GuardUnavailable
-from django_reliable_jobs.guards.database import in_transaction
+from django_reliable_jobs.guards.database import in_transaction, reachable
 from django_reliable_jobs.guards.helpers import Helpers
 from django_reliable_jobs.guards.stores import GuardStore, current_store
 from django_reliable_jobs.store.connections import close
@@ -98,11 +98,14 @@ class Guard:
         try_again_until = started + timeout / 2
         if self.store.in_database and connections[self.alias].connection is not None:
             try:
-                return call()
+                answer = call()
             except GuardUnavailable:
                 if in_transaction(self.alias) or time.monotonic() > try_again_until:
                     raise
                 close(connections[self.alias])
+            else:
+                self._prune_now_and_then()
+                return answer
 
         def twice() -> T:
             try:
@@ -113,10 +116,26 @@ class Guard:
                 return call()
 
         answer = _callers.call(self.alias, twice, started + timeout - time.monotonic(), undo)
-        if self.store.in_database and random.random() < PRUNE_SHARE:
-            # For those who run no worker, whose maintenance does this. The helper is there, and nobody waits for it.
-            _callers.later(self.alias, lambda: prune(self.alias, PRUNE_AGE, PRUNE_BATCH))
+        self._prune_now_and_then()
         return answer
+
+    def _prune_now_and_then(self) -> None:
+        """For those who run no worker, whose maintenance does this. Where the claim was made: on the caller's connection,
+        or by the helper, for which nobody waits. Not in a transaction, which would hold what it deletes."""
+        if not self.store.in_database or random.random() >= PRUNE_SHARE or in_transaction(self.alias):
+            return
+        if connections[self.alias].connection is None:
+            _callers.later(self.alias, lambda: _prune(self.alias))
+        else:
+            _prune(self.alias)
+
+
+def _prune(alias: str) -> None:
+    try:
+        with reachable(alias):
+            prune(alias, PRUNE_AGE, PRUNE_BATCH)
+    except GuardUnavailable as error:
+        logger.debug("deleting old claims failed: %s", error)
 
 
 class _Complaints:

@@ -43,6 +43,7 @@ class GuardStore(Protocol):
         """Return the store's time, in seconds since 1970."""
 
 
+_VERBS = ("acquire", "renew", "release", "now")
 _store: tuple[Mapping[str, Any], GuardStore] | None = None
 
 
@@ -61,4 +62,9 @@ def make_store(path: str, options: Mapping[str, Any]) -> GuardStore:
         store: GuardStore = import_string(path)(**options)
     except (ImportError, TypeError, ValueError) as error:
         raise ImproperlyConfigured(f'RELIABLE_JOBS["GUARDS"]: the store {path!r} cannot be made: {error}') from error
+    missing = [name for name in _VERBS if not callable(getattr(store, name, None))]
+    if not isinstance(getattr(store, "in_database", None), bool):
+        missing.append("in_database")
+    if missing:
+        raise ImproperlyConfigured(f'RELIABLE_JOBS["GUARDS"]: the store {path!r} is no GuardStore: no {missing[0]}')
     return store

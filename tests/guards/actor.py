@@ -99,6 +99,7 @@ def hold(verb: str, key: str, ttl: float) -> None:
     """Hold the key until told to finish or until the lease is lost; then try to write with the old token."""
     from django_reliable_jobs import guards
     from django_reliable_jobs.errors import LeaseLost
+    from tests.guards.app.writes import write
 
     def function() -> None:
         lease = guards.current_lease()
@@ -123,38 +124,6 @@ def hold(verb: str, key: str, ttl: float) -> None:
         say(event="ended", how="done" if ran else "not run")
     except LeaseLost as error:
         say(event="ended", how="LeaseLost", message=str(error))
-
-
-def write(token: int) -> dict[str, str]:
-    """With this token, to each thing that is fenced."""
-    from django.db import transaction
-
-    from django_reliable_jobs.errors import StaleToken
-    from django_reliable_jobs.fencing import fence
-    from tests.guards.app.models import Entry, Sheet
-    from tests.guards.worked_example import store_if_newer
-
-    def through_the_fence() -> None:
-        with transaction.atomic():
-            Entry.objects.create(label="fenced", token=token, pid=os.getpid())
-            fence("thing", token)
-
-    def to_the_row() -> None:
-        Sheet.objects.filter(name="thing").fenced_update(token, text=f"by {token}")
-
-    outcome = {}
-    for name, act in (("fence", through_the_fence), ("row", to_the_row)):
-        try:
-            act()
-            outcome[name] = "written"
-        except StaleToken:
-            outcome[name] = "StaleToken"
-    if url := os.environ.get("VALKEY_URL"):
-        import redis
-
-        with redis.Redis.from_url(url) as client:
-            outcome["redis"] = "written" if store_if_newer(client, "thing", token, f"by {token}") else "refused"
-    return outcome
 
 
 def late(verb: str, key: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from testproject.pgbouncer import PgBouncer
 from testproject.postgres import PROJECT_ROOT, EmbeddedPostgres, database_url
 from tests.chaos.proxy import Proxy
 from tests.guards.actors import Troupe
@@ -20,19 +21,28 @@ from tests.guards.conftest import REDIS
 PROCESSES = 4
 THREADS = 50
 LATENCY = 0.01  # seconds, each way
-VERBS = {"claim_period": 15, "claim_once": 20, "run_once": 15}
+VERBS = {"claim_period": 8, "claim_once": 10, "run_once": 8}
 
 
 @pytest.fixture(params=["database", "redis"])
+def which(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["direct", "pgbouncer"])
 def crowd(
-    request: pytest.FixtureRequest, database: None, postgres: EmbeddedPostgres, tmp_path: Path
+    request: pytest.FixtureRequest, which: str, database: None, postgres: EmbeddedPostgres, tmp_path: Path
 ) -> Iterator[Troupe]:
+    """On each store; and with the database straight behind the slow network, or behind PgBouncer with two connections."""
     name = connections["default"].settings_dict["NAME"]
     with ExitStack() as stack:
         guards: dict[str, Any] = {"TIMEOUT": 120}
-        proxy = stack.enter_context(Proxy(("127.0.0.1", postgres.port)))
+        port = postgres.port
+        if request.param == "pgbouncer":
+            port = stack.enter_context(PgBouncer(postgres, pool_size=2, tcp=True)).port
+        proxy = stack.enter_context(Proxy(("127.0.0.1", port)))
         url = database_url(name, host="127.0.0.1", port=proxy.port, password=postgres.password)
-        if request.param == "redis":
+        if which == "redis":
             valkey = request.getfixturevalue("valkey")
             before = stack.enter_context(Proxy(("127.0.0.1", valkey.port)))
             before.latency = LATENCY

@@ -5,14 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from django.db import connection, connections
 
 from django_reliable_jobs.errors import GuardUnavailable, LeaseLost
 from django_reliable_jobs.guards import asking, claim_once, claim_period, current_lease, run_exclusive, run_once
+from django_reliable_jobs.guards.stores import current_store
+from testproject.pgbouncer import PgBouncer
 from testproject.postgres import EmbeddedPostgres
 from tests.chaos.proxy import Proxy
 from tests.guards.conftest import REDIS, Configure
@@ -25,7 +30,7 @@ TIMEOUT = 1.0
 SLACK = 10.0
 
 
-@pytest.fixture(params=["database", "redis"])
+@pytest.fixture(params=["database", "redis", "pgbouncer"])
 def proxy(
     request: pytest.FixtureRequest, database: None, configure: Configure, postgres: EmbeddedPostgres
 ) -> Iterator[Proxy]:
@@ -39,7 +44,11 @@ def proxy(
             configure(STORE=REDIS, OPTIONS={"url": f"redis://127.0.0.1:{made.port}/0"})
             yield made
         return
-    with Proxy(("127.0.0.1", postgres.port)) as made:
+    with ExitStack() as stack:
+        port = postgres.port
+        if request.param == "pgbouncer":  # the database again, with the network between the guards and a pooler
+            port = stack.enter_context(PgBouncer(postgres, pool_size=2, tcp=True)).port
+        made = stack.enter_context(Proxy(("127.0.0.1", port)))
         connections.close_all()
         address.update(HOST="127.0.0.1", PORT=str(made.port), PASSWORD=postgres.password)
         yield made
@@ -130,16 +139,31 @@ def test_a_slow_store_is_waited_for_within_the_timeout_and_not_longer(proxy: Pro
     assert_closed()
 
 
-def test_a_claim_that_arrives_after_its_caller_has_left_is_taken_back(proxy: Proxy, configure: Configure) -> None:
+def test_a_claim_that_arrives_after_its_caller_has_left_is_taken_back(
+    proxy: Proxy, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller gives up while its helper is on the way; then the claim is granted, and nobody is there to have it."""
     configure(TIMEOUT=30)
-    assert claim_once("before")  # scripts are known and connections made
+    assert claim_once("before")  # scripts are known
+    store = type(current_store())
+    left, granted = threading.Event(), threading.Event()
+    acquire = store.acquire
+
+    def late(*args: Any) -> int | None:
+        left.wait(60)
+        token = acquire(*args)
+        granted.set()
+        return token
+
+    monkeypatch.setattr(store, "acquire", late)
     connections.close_all()
     configure(TIMEOUT=0.3)
-    proxy.latency = 0.4
     with pytest.raises(GuardUnavailable):
         claim_once("event")
+    monkeypatch.setattr(store, "acquire", acquire)
     configure(TIMEOUT=30)
-    proxy.latency = 0.0
+    left.set()
+    assert granted.wait(60)
     wait_until(lambda: claim_once("event"), "the key is free again")
 
 
