@@ -20,7 +20,7 @@ from django_reliable_jobs.worker.options import QueueFilter
 
 #: Seconds between two full looks while there is work: 20 times what one costs, within these bounds.
 FULL_LOOK = (0.2, 1.0)
-#: Candidates looked at beyond those wanted; doubled while rivals hold them, and halved again.
+#: Candidates looked at beyond those wanted; doubled while rivals hold them, and then reduced again.
 SPARE = 16
 MAX_WINDOW = 4096
 START = (BEGINNING, 0)
@@ -89,7 +89,7 @@ class Claiming:
         short = len(got.leases) < asked and got.candidates >= wish.window
         starved = short and len(got.leases) < wish.free
         most = MAX_WINDOW if starved else max(SPARE, asked)
-        self._spare = min(most, self._spare * 2) if short else max(SPARE, self._spare // 2)
+        self._spare = min(most, self._spare * 2) if short else max(SPARE, self._spare * 7 // 8)
         self.more = starved or len(got.leases) >= asked
 
     def _advance(self, lease: Lease) -> None:

@@ -205,7 +205,8 @@ class Engine(threading.Thread):
             self._take(claimed, asked_at + lease)
         if wish is not None:
             self._claiming.claimed(wish, got)
-            self.prefetch.claimed(len(got.leases) >= wish.free + wish.ahead)
+            # What rivals hold locked is work too.
+            self.prefetch.claimed(len(got.leases) >= wish.free + wish.ahead or got.candidates >= wish.window)
         if offered:
             with self.patience.wait_for(self._connection):
                 self.ledger.account(offered, got.settled)

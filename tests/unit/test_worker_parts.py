@@ -134,7 +134,7 @@ def test_where_rivals_hold_what_was_wanted_ahead_it_looks_further_but_does_not_a
         busy.claimed(wish, Exchanged(leases=[lease(queue="mail", priority=0)], candidates=wish.window))
         assert not busy.more
     assert windows[0] < windows[1] <= windows[-1] == 200
-    for _ in range(9):
+    for _ in range(40):
         busy.claimed(wish, Exchanged(candidates=wish.window - 1))
     again = busy.wish(0, 100, {})
     assert again is not None
