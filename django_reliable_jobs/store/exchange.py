@@ -15,14 +15,11 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.conf import settings
-from django.utils import timezone
-
 from django_reliable_jobs import outcome
 from django_reliable_jobs.lease import Lease, LeaseKey
 from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.states import JobStatus
-from django_reliable_jobs.store.statements import Row, run, run_positional
+from django_reliable_jobs.store.statements import Row, as_django, run, run_positional
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -153,12 +150,10 @@ def wish_params(wish: Wish) -> dict[str, Any]:
 def lease_from(row: Row) -> Lease:
     (job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
      scheduled_for, run_at, unknown_for) = row  # fmt: skip
-    # The statement gives them in UTC, so that what is compared and handed back does not depend on USE_TZ.
+    # What is compared and handed back does not depend on USE_TZ.
     run_at = run_at.replace(tzinfo=UTC)
-    if scheduled_for is not None:
-        scheduled_for = scheduled_for.replace(tzinfo=UTC)
-        if not settings.USE_TZ:  # the handler's; Django's own datetimes are naive then
-            scheduled_for = timezone.make_naive(scheduled_for, timezone.get_default_timezone())
+    if scheduled_for is not None:  # the handler's
+        scheduled_for = as_django(scheduled_for)
     return Lease(
         job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
         scheduled_for, run_at, unknown_for,

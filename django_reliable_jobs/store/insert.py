@@ -15,7 +15,7 @@ from typing import Any
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.states import UNFINISHED
-from django_reliable_jobs.store.statements import run
+from django_reliable_jobs.store.statements import as_django, run, run_positional
 
 # A key's holder must finish in between every time for a further round to be needed.
 MAX_ROUNDS = 100
@@ -73,9 +73,16 @@ def insert(alias: str, new: NewJob, call: Call, *, replace: bool = False) -> Ins
         "idempotency_key": call.idempotency_key,
     }
     for _ in range(MAX_ROUNDS):
-        rows = run(alias, "insert", params)
+        rows = run_positional(alias, "insert", params, prepare=True)
         if rows:
-            return Inserted(*rows[0])
+            job_id, run_at, expires_at, created_at = rows[0]
+            created_at = as_django(created_at)
+            return Inserted(
+                job_id,
+                created_at if run_at is None else as_django(run_at),
+                None if expires_at is None else as_django(expires_at),
+                created_at,
+            )
         holder = _holder(alias, call)
         if holder is None:
             continue

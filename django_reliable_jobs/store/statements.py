@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from django.conf import settings
 from django.db import connections
+from django.utils import timezone
 from psycopg import RawCursor
+
+from django_reliable_jobs.store.preparing import PreparingCursor, may_prepare
 
 Row = tuple[Any, ...]
 
@@ -49,16 +54,19 @@ def _positional(text: str) -> tuple[str, tuple[str, ...]]:
     return text, tuple(names)
 
 
-def run_positional(alias: str, name: str, params: Mapping[str, Any]) -> list[Row]:
-    """As `run`, for the statement that runs all the time: psycopg looks for the names in a long one at each execution.
+def run_positional(alias: str, name: str, params: Mapping[str, Any], *, prepare: bool = False) -> list[Row]:
+    """As `run`, for what runs all the time: psycopg need not look for the names and put the values in.
 
-    PostgreSQL only. The server binds the parameters. A `timestamptz` comes in the connection's zone, not Django's.
+    PostgreSQL only. The server binds the parameters. Have it give times `AT TIME ZONE 'UTC'`, for `as_django`: a `timestamptz`
+    comes in the connection's zone, not Django's. `prepare`: also on a connection that is not ours, see `preparing`.
     """
     connection = connections[alias]
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
     text, names = _positional(load(name))
-    raw: Any = RawCursor(connection.connection)
+    with connection.wrap_database_errors:
+        kind = PreparingCursor if prepare and may_prepare(connection.connection) else RawCursor
+        raw: Any = kind(connection.connection)
     make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
     with make(raw) as cursor:
         cursor.execute(text, [params[name] for name in names])
@@ -72,3 +80,9 @@ def change(alias: str, name: str, params: Mapping[str, Any]) -> int:
         cursor.execute(load(name), params)
         changed: int = cursor.rowcount
     return changed
+
+
+def as_django(utc: datetime) -> datetime:
+    """A time that a statement gave in UTC, as Django's own are: aware, or local without `USE_TZ`."""
+    aware = utc.replace(tzinfo=UTC)
+    return aware if settings.USE_TZ else timezone.make_naive(aware, timezone.get_default_timezone())
