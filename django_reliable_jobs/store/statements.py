@@ -61,14 +61,15 @@ def run_positional(alias: str, name: str, params: Mapping[str, Any], *, prepare:
     comes in the connection's zone, not Django's. `prepare`: also on a connection that is not ours, see `preparing`.
     """
     connection = connections[alias]
+    if connection.queries_logged:
+        return run(alias, name, params)  # Django's log of queries puts the values in by their names
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
     text, names = _positional(load(name))
     with connection.wrap_database_errors:
         kind = PreparingCursor if prepare and may_prepare(connection.connection) else RawCursor
         raw: Any = kind(connection.connection)
-    make = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
-    with make(raw) as cursor:
+    with connection.make_cursor(raw) as cursor:
         cursor.execute(text, [params[name] for name in names])
         rows: list[Row] = cursor.fetchall()
     return rows

@@ -6,9 +6,11 @@ reaches the slot.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from django_reliable_jobs import conf, outcome, payload, redaction
@@ -80,8 +82,12 @@ def outcome_of_error(attempt: Attempt, definition: JobDefinition, error: BaseExc
         # Not this job's lease: that of a guard the handler held, or the settle of an atomic job was refused.
         return transient(lease, definition, record(lease, definition, error))
     if attempt.stop_kind is not None or isinstance(error, StopHandler):
-        kind = attempt.stop_kind or type(error)
-        return stopped(lease, definition, kind, record(lease, definition, error))  # type: ignore[arg-type]
+        kind: Any = attempt.stop_kind or type(error)
+        kept = record(lease, definition, error)
+        if attempt.stop_kind is not None and isinstance(error, asyncio.CancelledError):
+            # How a coroutine is told; whether it obeys before the watchdog has said why is chance.
+            kept = replace(kept, kind=f"{kind.__module__}.{kind.__qualname__}", message="cancelled at an await")
+        return stopped(lease, definition, kind, kept)
     if isinstance(error, definition.dead_on):
         return outcome.dead(REASON_PERMANENT, record(lease, definition, error))
     return transient(lease, definition, record(lease, definition, error))

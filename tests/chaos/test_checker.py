@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.evidence import AttemptRow, EffectRow, Evidence, JobRow, Refusal, Sample, read_logs
 from tests.chaos.history import Event, Expectation, read
-from tests.chaos.invariants import INVARIANTS, check
+from tests.chaos.invariants import COMPLAINTS, INVARIANTS, check
 from tests.chaos.report import report
 from tests.chaos.timeline import Incident, Timeline
 
@@ -295,6 +295,21 @@ def test_a_history_is_read_in_the_order_it_was_written(tmp_path: Path) -> None:
     assert list(read(path)) == []
     path.write_text("".join(json.dumps({"event": "start", "job": job}) + "\n" for job in (2, 1)))
     assert [one["job"] for one in read(path)] == [2, 1]
+
+
+def test_a_stop_that_c_code_drops_is_no_complaint_and_any_other_traceback_is() -> None:
+    stop = "Traceback (most recent call last):\n  File x\n\ndjango_reliable_jobs.errors.LeaseLost"
+    ignored = f"{stop}\nException ignored in: 'psycopg_binary.pq.notice_receiver'\n{stop}: "
+    other = "Traceback (most recent call last):\n  File x\nValueError: no"
+
+    def complaints(log: str) -> int:
+        lines = [f"pod-0.0.log: {line}" for line in log.split("\n")]
+        return sum(found.invariant == COMPLAINTS for found in check(replace(good(), logs=lines)))
+
+    assert complaints(f"a\n{ignored}\nb") == 0
+    assert complaints(f"a\n{stop}\nb") == 1
+    assert complaints(f"{ignored}\nb\n{other}") == 1
+    assert complaints(ignored.replace("LeaseLost: ", "StaleToken: ")) > 0
 
 
 def test_the_logs_name_workers_and_refused_outcomes(tmp_path: Path) -> None:

@@ -115,6 +115,18 @@ def test_a_handler_that_finished_although_it_was_told_to_stop_is_done() -> None:
     assert result_of(returned=1, stop=JobCancelled).status is JobStatus.DONE
 
 
+@pytest.mark.parametrize("kind", [DeadlineExceeded, JobCancelled])
+def test_a_coroutine_that_obeys_its_cancellation_is_recorded_as_what_stopped_it(kind: type[StopHandler]) -> None:
+    """It may come back before the watchdog has said why; what is kept must not depend on that."""
+    came = result_of(raised=asyncio.CancelledError(), stop=kind)
+    assert came.error is not None
+    assert came.error.kind == f"django_reliable_jobs.errors.{kind.__name__}"
+    assert "CancelledError" in came.error.traceback
+    own = result_of(raised=asyncio.CancelledError())
+    assert own.error is not None
+    assert own.error.kind == "asyncio.exceptions.CancelledError", "nobody told it"
+
+
 def test_the_last_attempt_that_hits_its_deadline_says_so() -> None:
     came = result_of(raised=DeadlineExceeded("x"), attempt=3, stop=DeadlineExceeded)
     assert (came.status, came.reason) == ("DEAD", "deadline exceeded")
