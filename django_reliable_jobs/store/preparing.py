@@ -4,6 +4,10 @@ Planning it takes as long as running it. Django prepares nothing, since behind a
 belongs to whoever uses that server connection next (protocol 19). So a connection first has to show two things: that it is
 used for more than an enqueue or two, which one that ends with its request is not, and that no pooler stands between. Both are
 remembered for as long as it lives. Only this statement is prepared; what the project does on the connection stays as it is.
+
+DISCARD ALL and DEALLOCATE ALL take the statement away without our knowing. Pools may do that between two users, so a pooled
+connection prepares nothing. On another one the enqueue after it is done unprepared, and so are all that follow; within a
+transaction that one enqueue fails, as it cannot be repeated there.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from psycopg import RawCursor
+from psycopg.errors import InvalidSqlStatementName
+from psycopg.pq import TransactionStatus
 
 from django_reliable_jobs.store.connections import goes_through_a_pooler
 
@@ -32,13 +38,19 @@ class PreparingCursor(RawCursor[Any]):
         threshold, connection.prepare_threshold = connection.prepare_threshold, 0
         try:
             return super().execute(query, params, **options | {"prepare": True})
+        except InvalidSqlStatementName:
+            with _lock:
+                _uses[connection] = NEVER
+            if connection.info.transaction_status is not TransactionStatus.IDLE:
+                raise
         finally:
             connection.prepare_threshold = threshold
+        return super().execute(query, params, **options)
 
 
 def may_prepare(raw: Any) -> bool:
     """Whether this psycopg connection goes straight to PostgreSQL and has been used for a while."""
-    uses = _uses.get(raw, 0)
+    uses = NEVER if getattr(raw, "_pool", None) is not None else _uses.get(raw, 0)
     if uses > USED_TO:
         return True
     if uses == NEVER:

@@ -78,6 +78,40 @@ def test_a_rollback_and_a_clash_leave_it_working(fresh: None) -> None:
     assert Job.objects.count() == 1
 
 
+@pytest.mark.parametrize("statement", ["DISCARD ALL", "DEALLOCATE ALL"])
+def test_whoever_takes_the_prepared_statement_away_costs_no_job(fresh: None, statement: str) -> None:
+    for _ in range(ENOUGH):
+        noop.enqueue()
+    assert prepared()
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+    for _ in range(ENOUGH):
+        noop.enqueue()
+    with transaction.atomic():
+        noop.enqueue()
+    assert prepared() == []
+    assert Job.objects.count() == 2 * ENOUGH + 1
+
+
+def test_a_connection_of_a_pool_prepares_nothing(fresh: None) -> None:
+    direct = connections["default"]
+    pooled = direct.copy("default")
+    pooled.settings_dict = {
+        **direct.settings_dict,
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": {"pool": {"min_size": 1, "max_size": 1}},
+    }
+    connections["default"] = pooled
+    try:
+        for _ in range(ENOUGH):
+            noop.enqueue()
+        assert prepared() == []
+    finally:
+        pooled.close()
+        pooled.close_pool()  # type: ignore[attr-defined]
+        connections["default"] = direct
+
+
 @pytest.mark.parametrize("use_tz", [True, False])
 def test_the_job_is_what_the_row_says_before_and_after(fresh: None, settings: Any, use_tz: bool) -> None:
     settings.USE_TZ, settings.TIME_ZONE = use_tz, "Asia/Ho_Chi_Minh"
