@@ -53,6 +53,7 @@ def releases(alias: str, fingerprints: dict[str, str], defined: Iterable[str]) -
 
 
 def seen(alias: str, fingerprints: dict[str, str]) -> None:
+    """Waits for nobody: a row that is locked is being written by a worker that is as alive."""
     params = {"sources": list(fingerprints), "fingerprints": list(fingerprints.values())}
     change(alias, "schedule_seen", params)
 
@@ -81,6 +82,11 @@ def save(alias: str, definition: ScheduleDefinition, next_fire: datetime | None,
     False: the row was like this already, or somebody has just made one of this name.
     """
     return bool(run(alias, "schedule_save", _columns(definition) | {"next_fire": next_fire, "now": now}))
+
+
+def surplus(alias: str, sources: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether `retire` would take something away."""
+    return bool(run(alias, "schedule_surplus", {"sources": list(sources), "names": list(names)})[0][0])
 
 
 def retire(alias: str, sources: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -72,25 +72,32 @@ class ScheduleSync:
         return not source or source in self.current
 
     def look(self) -> bool:
-        """Whether it was this worker's turn."""
+        """Whether all is as it should be now; if not, it was another worker's turn.
+
+        Nearly every look finds nothing to change. It holds no transaction open, which a process that is stopped in the
+        middle would leave to others to wait for, a migration among them. What it saw decides only whether there is to be a
+        transaction, which looks again under its lock.
+        """
         definitions = scheduling.all_schedules()
         defined = {each.source for each in definitions}
         fingerprints = {
             source: scheduling.fingerprint(each for each in definitions if each.source == source)
             for source in sorted({config.label for config in apps.get_app_configs()} | defined)
         }
-        with transaction.atomic(using=self.alias, durable=True):
-            if not rows.lock(self.alias):
-                return False
-            in_touch = self._touched()
-            standings = rows.releases(self.alias, fingerprints, defined)
-            current = {s.source for s in standings if s.is_current}
-            activated = {s.source for s in standings if _takes_over(s, in_touch)}
-            if current:
-                rows.seen(self.alias, {source: fingerprints[source] for source in current})
-            if activated:
-                rows.activate(self.alias, {source: fingerprints[source] for source in activated})
-            self._write([each for each in definitions if each.source in current | activated], current | activated)
+        standings = rows.releases(self.alias, fingerprints, defined)
+        in_touch = self._touched()
+        current, activated = _split(standings, in_touch)
+        if current:
+            rows.seen(self.alias, {source: fingerprints[source] for source in current})
+        differs = self._differs(definitions, current | activated)
+        if activated or differs:
+            with transaction.atomic(using=self.alias, durable=True):
+                if not rows.lock(self.alias):
+                    return False
+                current, activated = _split(rows.releases(self.alias, fingerprints, defined), in_touch)
+                if activated:
+                    rows.activate(self.alias, {source: fingerprints[source] for source in activated})
+                self._write(definitions, current | activated)
         for source in sorted(activated & defined):
             logger.info("the schedules of %s are from now on as this worker's code defines them", source)
         self.current = frozenset(current | activated)
@@ -104,16 +111,26 @@ class ScheduleSync:
         self._last_look = now
         return now - self._in_touch_since
 
-    def _write(self, definitions: list[ScheduleDefinition], mine: set[str]) -> None:
-        now = schedule_due.now(self.alias)
-        by_name = {each.name: each for each in definitions}
-        for drift in rows.drift(self.alias, definitions, ALIVE):
-            each = by_name[drift.name]
-            if _is_anothers(drift, mine):
+    def _differs(self, definitions: list[ScheduleDefinition], mine: set[str]) -> bool:
+        """Whether there is something to write for these apps. Says what is not, because it is another service's."""
+        wanted = [each for each in definitions if each.source in mine]
+        drifts = rows.drift(self.alias, wanted, ALIVE) if wanted else []
+        anothers = {drift.name: drift for drift in drifts if _is_anothers(drift, mine)}
+        for each in wanted:
+            if each.name in anothers:
                 logger.error(
                     "schedule %s of %s is defined by %s too, whose it stays: give one of them a name=",
-                    each.name, each.source, drift.owner,
+                    each.name, each.source, anothers[each.name].owner,
                 )  # fmt: skip
+        surplus = bool(mine) and rows.surplus(self.alias, sorted(mine), sorted(each.name for each in wanted))
+        return len(drifts) > len(anothers) or surplus
+
+    def _write(self, definitions: list[ScheduleDefinition], mine: set[str]) -> None:
+        now = schedule_due.now(self.alias)
+        by_name = {each.name: each for each in definitions if each.source in mine}
+        for drift in rows.drift(self.alias, list(by_name.values()), ALIVE):
+            each = by_name[drift.name]
+            if _is_anothers(drift, mine):
                 continue
             if drift.owner == "":
                 logger.warning(
@@ -122,6 +139,12 @@ class ScheduleSync:
             rows.save(self.alias, each, next_fire(each.timetable, each.rules, now), now)
         for name in rows.retire(self.alias, sorted(mine), sorted(by_name)) if mine else []:
             logger.info("schedule %s is not defined any more, it is taken away", name)
+
+
+def _split(standings: list[Standing], in_touch: float) -> tuple[set[str], set[str]]:
+    """The apps whose current version this process has, and those whose current version it is to become."""
+    current = {each.source for each in standings if each.is_current}
+    return current, {each.source for each in standings if _takes_over(each, in_touch)}
 
 
 def _takes_over(standing: Standing, in_touch: float) -> bool:

@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_reliable_jobs import job, scheduling
 from django_reliable_jobs.definition import JobDefinition
@@ -274,6 +276,35 @@ def test_one_worker_at_a_time_and_the_others_come_back_later() -> None:
         somebody.commit()
     assert worker.look()
     assert rows() == {"daily": "0 6 * * *"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_look_with_nothing_to_change_opens_no_transaction() -> None:
+    """A process that is stopped in the middle of one keeps migrations waiting."""
+    worker, same = Worker(daily="0 6 * * *"), Worker(daily="0 6 * * *")
+    with CaptureQueriesContext(connection) as queries:
+        worker.look()
+    assert "BEGIN" in [each["sql"] for each in queries]
+    with CaptureQueriesContext(connection) as queries:
+        same.look()
+    assert queries.captured_queries
+    assert "BEGIN" not in [each["sql"] for each in queries]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_stands_still_while_it_writes_the_rows_keeps_no_other_from_its_look() -> None:
+    worker = Worker(daily="0 6 * * *")
+    worker.look()
+    seen = ScheduleRelease.objects.get().seen_at
+    with Session() as stopped:
+        stopped.begin()
+        stopped.sql("SELECT pg_advisory_xact_lock(hashtextextended('django_reliable_jobs.schedules', 0))")
+        stopped.sql("UPDATE django_reliable_jobs_schedulerelease SET activated_at = clock_timestamp()")
+        assert worker.look()
+        assert ScheduleRelease.objects.get().seen_at == seen
+        stopped.rollback()
+    assert worker.look()
+    assert ScheduleRelease.objects.get().seen_at > seen
 
 
 @pytest.mark.django_db(transaction=True)
