@@ -9,17 +9,16 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
 
 import psutil
 
 from benchmarks import report
 from benchmarks.database import Server
-from benchmarks.plan import WORKLOADS, Entry
+from benchmarks.plan import WORKLOADS, Entry, Workload
 from benchmarks.stage import RunFailed, Stage
 from benchmarks.workloads import QUICK, Record, Scale
 
@@ -84,19 +83,25 @@ def run(
         where = f"{machine_line()}; PostgreSQL: {', '.join(f'{k} {v}' for k, v in server.settings.items())}."
         print(where, "", sep="\n")
         for name in names:
-            for entry in entries:
+            stages: list[tuple[Entry, Stage]] = []
+            for number, entry in enumerate(entries):
                 variant = entry.variant
                 if name not in entry.workloads or (words and not any(word in str(variant) for word in words)):
                     continue
                 if options.quick and variant.contender == "ours":
                     settings = variant.options.get("RELIABLE_JOBS", {}) | QUICK_LEASE
                     variant = replace(variant, options=variant.options | {"RELIABLE_JOBS": settings})
-                try:
-                    stage = Stage(server, variant, folder, python(variant.contender))
-                    records += perform(stage, name, entry, scale, output)
-                except RunFailed as failure:
+                own = folder / str(number)
+                own.mkdir(exist_ok=True)
+                stages.append((entry, Stage(server, variant, own, python(variant.contender))))
+            for record in perform(name, stages, scale):
+                if record is None:
                     failures += 1
-                    print(f"{name} {variant}: {failure}", file=sys.stderr)
+                    continue
+                records.append(record)
+                if output is not None:
+                    output.write(json.dumps(record) + "\n")
+                    output.flush()
     table = report.table(records)
     print("", table, "", sep="\n")
     if options.into and records:
@@ -104,22 +109,40 @@ def run(
     return 1 if failures or not records else 0
 
 
-def perform(stage: Stage, name: str, entry: Entry, scale: Scale, output: TextIO | None) -> list[Record]:
+def perform(name: str, stages: Sequence[tuple[Entry, Stage]], scale: Scale) -> Iterator[Record | None]:
+    """The records of one workload; None for each contender that failed in it.
+
+    They take turns, one repetition each: a machine that is slower for some minutes is so for all of them.
+    """
+    for part in dict.fromkeys(part for entry, _ in stages for part in entry.parts(name)):
+        turns = [(stage, _prepared(stage, part, scale)) for entry, stage in stages if part in entry.parts(name)]
+        number = 0
+        while turns:
+            going = []
+            for stage, repetitions in turns:
+                variant = stage.variant
+                try:
+                    measured = next(repetitions, None)
+                except RunFailed as failure:
+                    print(f"{name} {variant}: {failure}", file=sys.stderr)
+                    yield None
+                    continue
+                if measured is None:
+                    continue
+                going.append((stage, repetitions))
+                show = ", ".join(f"{k} {round(v, 4) if isinstance(v, float) else v}" for k, v in measured.items())
+                print(f"{name} {part.__name__}, {variant}: {show}", file=sys.stderr, flush=True)
+                yield {
+                    "workload": name, "part": part.__name__, "contender": variant.contender, "variant": variant.label,
+                    "repetition": number, **measured,
+                }  # fmt: skip
+            turns = going
+            number += 1
+
+
+def _prepared(stage: Stage, part: Workload, scale: Scale) -> Iterator[Record]:
     stage.prepare()
-    records = []
-    for part in entry.parts(name):
-        for number, measured in enumerate(part(stage, scale)):
-            record: Record = {
-                "workload": name, "part": part.__name__, "contender": stage.variant.contender,
-                "variant": stage.variant.label, "repetition": number, **measured,
-            }  # fmt: skip
-            records.append(record)
-            show = ", ".join(f"{k} {round(v, 4) if isinstance(v, float) else v}" for k, v in measured.items())
-            print(f"{name} {part.__name__}, {stage.variant}: {show}", file=sys.stderr, flush=True)
-            if output is not None:
-                output.write(json.dumps(record) + "\n")
-                output.flush()
-    return records
+    yield from part(stage, scale)
 
 
 def machine_line() -> str:

@@ -113,19 +113,14 @@ def _resources(records: Sequence[Record]) -> list[str]:
 
 def _remarks(key: Key, records: Sequence[Record], groups: Groups) -> str:
     said = []
-    rate = middle(records, "rate")
-    compare = {
-        "two": (key._replace(workload="w1", part="one"), "one worker"),
-        "deep": (key._replace(workload="w1", part="one"), "w1"),
-        "one_by_one": (Key("w3", "one_by_one", "raw", "8 threads, one by one"), "raw SQL"),
-    }.get(key.part)
-    if compare is not None:
-        other, name = compare
-        # A variant that exists for one workload is compared with the defaults.
-        base = groups.get(other) or groups.get(other._replace(variant="default settings"))
-        base_rate = middle(base, "rate") if base else None
-        if rate and base_rate and base is not records:
-            said.append(f"{rate / base_rate:.2f} × {name}")
+    if key.part in ("two", "deep"):
+        shares = [record["rate"] / record["beside"] for record in records]
+        name = "one worker" if key.part == "two" else "w1"
+        said.append(f"{median(shares):.2f} × {name} in turns with it")
+    raw = Key("w3", "one_by_one", "raw", "8 threads, one by one")
+    if key.part == "one_by_one" and key != raw and raw in groups:
+        rates = [middle(each, "rate") or 0.0 for each in (records, groups[raw])]
+        said.append(f"{rates[0] / max(rates[1], 1e-9):.2f} × raw SQL")
     if key.part == "held":
         rounds = [median(values) for values in zip(*(record["rounds"] for record in records), strict=True)]
         said.append(f"rounds {', '.join(f'{one:,.0f}' for one in rounds)}: last {rounds[-1] / rounds[0]:.2f} × first")
@@ -139,7 +134,7 @@ def _remarks(key: Key, records: Sequence[Record], groups: Groups) -> str:
     if not all(record.get("complete", True) for record in records):
         said.append("NOT COMPLETE")
     if any(record.get("disturbed") for record in records):
-        said.append("disturbed by other load")
+        said.append("disturbed by other load or a slow processor")
     return "; ".join(said)
 
 

@@ -74,6 +74,7 @@ class Stage:
     @contextmanager
     def fresh(self) -> Iterator[None]:
         """A database and a marks file that nobody has used."""
+        outer = self.database
         self.database = f"run_{self.variant.contender}_{next(self.server.serial)}"
         self.server.create(self.database, self._template)
         self.forget_marks()
@@ -82,6 +83,7 @@ class Stage:
         finally:
             self.kill_workers()
             self.server.drop(self.database)
+            self.database = outer
 
     def connect(self, *, autocommit: bool = True) -> psycopg.Connection:
         return self.server.connect(self.database, autocommit=autocommit)

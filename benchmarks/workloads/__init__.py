@@ -10,10 +10,14 @@ from typing import Any
 
 import psutil
 
+from benchmarks import machine
+
 Record = dict[str, Any]
 
 #: CPUs that something else on this machine may keep busy during a run before it counts as disturbed.
 DISTURBED = 0.25
+#: The share of the machine's fastest pace below which a run counts as disturbed too.
+SLOW = 0.75
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,11 @@ def repetitions(scale: Scale, measure: Callable[[int], Record]) -> Iterator[Reco
     calm = redone = number = 0
     while calm < scale.repeat:
         wait_for_calm(scale.patience)
+        before = machine.pace()
         record = measure(number)
         number += 1
-        record["disturbed"] = record.get("other_cpus", 0.0) > DISTURBED
+        record["pace"] = min(before, machine.pace())
+        record["disturbed"] = record.get("other_cpus", 0.0) > DISTURBED or record["pace"] < SLOW
         yield record
         if record["disturbed"] and redone < scale.redo:
             redone += 1

@@ -23,8 +23,14 @@ def one(stage: Stage, scale: Scale) -> Iterator[Record]:
 
 
 def two(stage: Stage, scale: Scale) -> Iterator[Record]:
-    """Two workers, started together; twice the jobs, so that a late start of one matters less."""
-    yield from repetitions(scale, lambda _: _in_a_fresh_database(stage, 2 * scale.jobs, workers=2))
+    """Two workers, started together; twice the jobs, so that a late start of one matters less. In turns with one."""
+
+    def measure(_: int) -> Record:
+        return _beside(
+            _in_a_fresh_database(stage, 2 * scale.jobs, workers=2), _in_a_fresh_database(stage, scale.jobs, workers=1)
+        )
+
+    yield from repetitions(scale, measure)
 
 
 def _in_a_fresh_database(stage: Stage, jobs: int, workers: int) -> Record:
@@ -33,15 +39,25 @@ def _in_a_fresh_database(stage: Stage, jobs: int, workers: int) -> Record:
 
 
 def deep(stage: Stage, scale: Scale) -> Iterator[Record]:
-    """As many future rows and as many finished ones are there. Repetitions follow each other in one database."""
+    """As many future rows and as many finished ones are there. Repetitions follow each other in one database, each in
+    turns with a drain in an empty one."""
     priority = stage.variant.options.get("future_priority", 0)
     jobs = int(scale.jobs * stage.variant.scale)
+
+    def measure(number: int) -> Record:
+        return _beside(drain(stage, jobs, first=number * jobs), _in_a_fresh_database(stage, scale.jobs, workers=1))
+
     with stage.fresh():
         stage.child("prefill", scale.deep, scale.deep, priority)
-        for record in repetitions(scale, lambda number: drain(stage, jobs, first=number * jobs)):
+        for record in repetitions(scale, measure):
             yield record
             if not record["complete"]:  # what is left would be drained by the next repetition
                 return
+
+
+def _beside(record: Record, other: Record) -> Record:
+    """With the rate of what it is compared with, which was run just after it: the machine may be slower a minute later."""
+    return record | {"beside": other["rate"], "other_cpus": max(record["other_cpus"], other["other_cpus"])}
 
 
 def held(stage: Stage, scale: Scale) -> Iterator[Record]:
@@ -84,6 +100,8 @@ def drain(
     stage.tidy(vacuum=vacuum)
     before = server.counters(database)
     with closing(stage.connect()) as connection:
+        # A look must not keep more than one core busy.
+        connection.execute("SET max_parallel_workers_per_gather = 0")
         record = _watch(stage, connection, jobs, workers)
     stage.stop_workers()
     if not holders:

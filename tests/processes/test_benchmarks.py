@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import report
-from benchmarks.plan import WORKLOADS
+from benchmarks import cli, machine, report
+from benchmarks.plan import WORKLOADS, Entry
+from benchmarks.stage import RunFailed, Variant
+from benchmarks.workloads import QUICK, repetitions
 from testproject.postgres import PROJECT_ROOT
 
 
@@ -69,10 +73,42 @@ def test_the_table_shows_the_median(records: list[dict[str, Any]], median: str) 
     assert f"| {median} |" in report.table(records)
 
 
-def test_a_deep_table_is_compared_with_the_drain_without_it() -> None:
-    deep = drained(90, workload="w5", part="deep")
+def test_a_deep_table_is_compared_with_the_drain_beside_each_repetition() -> None:
+    """A machine that was slower for one of them was so for both."""
+    deep = [
+        drained(rate, beside=beside, workload="w5", part="deep") for rate, beside in [(90, 100), (60, 64), (80, 100)]
+    ]
 
-    assert "0.90 × w1" in report.table([drained(100), deep])
+    assert "0.90 × w1 in turns with it" in report.table([drained(200), *deep])
+
+
+def test_contenders_take_turns_and_one_that_fails_does_not_keep_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def part(stage: Any, scale: Any) -> Iterator[dict[str, Any]]:
+        for turn in range(2):
+            if turn and stage.variant.label == "b":
+                raise RunFailed("it cannot")
+            yield {"rate": turn}
+
+    class NoStage:
+        def __init__(self, label: str) -> None:
+            self.variant = Variant("ours", label)
+
+        def prepare(self) -> None: ...
+
+    monkeypatch.setitem(WORKLOADS, "w1", ("drain", [part]))
+    stages: Any = [(Entry(Variant("ours", label), ("w1",)), NoStage(label)) for label in "abc"]
+    done = [record and (record["variant"], record["rate"]) for record in cli.perform("w1", stages, QUICK)]
+    assert done == [("a", 0), ("b", 0), ("c", 0), ("a", 1), None, ("c", 1)]
+
+
+def test_a_repetition_on_a_slowed_machine_counts_as_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    paces = iter([1.0, 1.0, 0.6, 0.6, 0.9, 0.6, 1.0, 0.8])
+    monkeypatch.setattr(machine, "pace", lambda: next(paces))
+    scale = replace(QUICK, repeat=2, redo=3)
+    found = [record["disturbed"] for record in repetitions(scale, lambda _: {"other_cpus": 0.0})]
+    assert found == [False, True, True, False]
 
 
 def test_a_run_that_did_not_complete_says_so() -> None:
