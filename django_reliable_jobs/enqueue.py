@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models.base import ModelState
 from django.utils import timezone
 
 from django_reliable_jobs import conf, context, definition, payload, redaction
@@ -177,7 +178,6 @@ def _wake(alias: str, new: NewJob) -> None:
 
 #: A new job's columns in the order of the table, with the values that most jobs have.
 _NEW = {field.attname: None if callable(field.default) else field.get_default() for field in Job._meta.concrete_fields}
-_COLUMNS = list(_NEW)
 
 
 def _made(alias: str, new: NewJob, call: Call, inserted: Inserted) -> Job:
@@ -188,9 +188,10 @@ def _made(alias: str, new: NewJob, call: Call, inserted: Inserted) -> Job:
         "unique_key": call.unique_key, "unique_until_start": new.unique_until_start,
         "idempotency_key": call.idempotency_key, "created_at": inserted.created_at,
     }  # fmt: skip
-    # As a row that was read: named arguments would be half of what the enqueue costs in Python.
-    job = Job.from_db(alias, _COLUMNS, list(values.values()))
-    job.created = True
+    # As a row that was read, but without the signals of one: making it would be a quarter of what the enqueue costs in Python.
+    job = Job.__new__(Job)
+    job.__dict__.update(values, _state=ModelState(), created=True)
+    job._state.db, job._state.adding = alias, False
     return job
 
 

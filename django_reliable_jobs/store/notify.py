@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from django.db import connections, transaction
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.store.statements import run
+from django_reliable_jobs.store.statements import run_positional
 
 logger = logging.getLogger("django_reliable_jobs.notify")
 
@@ -75,14 +75,15 @@ class Notifier:
                 with self._lock:
                     payloads, self._pending = list(self._pending), set()
                     self._last = time.monotonic()
-                _notify(self.alias, payloads)
+                _notify(self.alias, payloads, prepare=True)
         finally:
             connections[self.alias].close()
 
 
-def _notify(alias: str, payloads: list[str]) -> None:
+def _notify(alias: str, payloads: list[str], *, prepare: bool = False) -> None:
+    """`prepare`: the connection is the thread's own."""
     try:
-        run(alias, "notify", {"payloads": payloads})
+        run_positional(alias, "notify", {"payloads": payloads}, prepare=prepare)
     except Exception as error:  # noqa: BLE001 - the job is committed; its worker finds it with its next poll
         logger.warning("could not notify workers on %r, they will poll: %s", alias, error)
         connections[alias].close_if_unusable_or_obsolete()
@@ -108,8 +109,9 @@ def wake(alias: str, payloads: Iterable[str]) -> None:
     if not chosen:
         return
     notifier = _notifiers.get(alias) or _notifiers.setdefault(alias, Notifier(alias))
-    if connections[alias].in_atomic_block:
+    connection = connections[alias]
+    if connection.in_atomic_block:
         transaction.on_commit(lambda: notifier.send(chosen), using=alias, robust=True)
-    elif connections[alias].get_autocommit():
+    elif connection.get_autocommit():
         notifier.send(chosen)
     # With autocommit off the caller commits by hand, at a time that nobody tells us: workers find the job by polling.

@@ -66,12 +66,18 @@ def run_positional(alias: str, name: str, params: Mapping[str, Any], *, prepare:
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
     text, names = _positional(load(name))
+    values = [params[name] for name in names]
     with connection.wrap_database_errors:
         kind = PreparingCursor if prepare and may_prepare(connection.connection) else RawCursor
         raw: Any = kind(connection.connection)
-    with connection.make_cursor(raw) as cursor:
-        cursor.execute(text, [params[name] for name in names])
-        rows: list[Row] = cursor.fetchall()
+    rows: list[Row]
+    if connection.execute_wrappers:
+        with connection.make_cursor(raw) as cursor:
+            cursor.execute(text, values)
+            rows = cursor.fetchall()
+    else:  # a cursor of Django's would add nothing
+        with connection.wrap_database_errors, raw:
+            rows = raw.execute(text, values).fetchall()
     return rows
 
 

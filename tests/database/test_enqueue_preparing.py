@@ -61,6 +61,20 @@ def test_a_connection_that_is_used_for_more_than_a_few_prepares_this_one_stateme
     assert prepared() == [], "a new connection has to show it anew"
 
 
+def test_who_watches_the_statements_of_a_connection_sees_it_prepared_or_not(fresh: None) -> None:
+    seen: list[str] = []
+
+    def watch(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(watch):
+        for _ in range(ENOUGH):
+            noop.enqueue()
+    assert prepared()
+    assert sum("INSERT INTO django_reliable_jobs_job" in sql for sql in seen) == ENOUGH
+
+
 def test_behind_a_transaction_pooler_nothing_is_prepared(pooled: BaseDatabaseWrapper) -> None:
     for _ in range(ENOUGH):
         noop.enqueue()

@@ -147,11 +147,11 @@ def test_what_people_do_is_announced(ear: Ear) -> None:
 
 
 def test_a_failing_notification_does_no_harm(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(alias: str, name: str, params: Any) -> Any:
+    def fail(alias: str, name: str, params: Any, **options: Any) -> Any:
         raise RuntimeError("the queue of notifications is full")
 
     notify._notifiers.clear()
-    monkeypatch.setattr(notify, "run", fail)
+    monkeypatch.setattr(notify, "run_positional", fail)
     with transaction.atomic():
         noop.enqueue()
     noop.enqueue()
