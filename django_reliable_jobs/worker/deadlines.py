@@ -24,6 +24,8 @@ logger = logging.getLogger("django_reliable_jobs.worker")
 
 #: Seconds between two rounds; a deadline is noticed within this.
 ROUND = 0.1
+#: The same while there is nothing to look at. A job with a shorter timeout than that asks for a round at once.
+IDLE_ROUND = 0.5
 #: Seconds after which a coroutine that was cancelled at its await gets the exception raised in its thread.
 INSIST = 1.0
 #: Seconds after which a heartbeat that was not answered no longer speaks for its leases: connecting may take longer.
@@ -42,11 +44,16 @@ class Watchdog(threading.Thread):
         self.patience = patience
         self.grace = grace
         self._written_off = written_off
-        self._stopping = threading.Event()
+        self._stopping = False
+        self._hurry = threading.Event()
         self._try = self._rounds = 0
+        pool.ask_for_a_round(IDLE_ROUND, self._hurry.set)
 
     def run(self) -> None:
-        while not self._stopping.wait(ROUND):
+        while not self._stopping:
+            quiet = not self.pool.occupied and not self.heart.is_asking
+            if self._hurry.wait(IDLE_ROUND if quiet else ROUND):
+                self._hurry.clear()
             self.patience.cut_the_overdue()
             try:
                 self._listen_to_the_heart()
@@ -60,11 +67,12 @@ class Watchdog(threading.Thread):
                     logger.exception("the watchdog stumbled over %s", slot.name)
 
     def stop(self) -> None:
-        self._stopping.set()
+        self._stopping = True
+        self._hurry.set()
 
     def _listen_to_the_heart(self) -> None:
         """Rounds are counted, not seconds: after a stop of the whole process the answer to the next beat decides."""
-        if self.heart.tries % 2 == 0 or self.heart.tries != self._try:
+        if not self.heart.is_asking or self.heart.tries != self._try:
             self._try, self._rounds = self.heart.tries, 0
             return
         self._rounds += 1

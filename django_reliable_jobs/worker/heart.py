@@ -51,8 +51,9 @@ class Heart(threading.Thread):
         self.prefetch = prefetch
         self.me = me
         self.busy = busy
-        #: Odd while a beat is under way; the watchdog sees by it that one hangs.
+        #: How many beats there were, and whether one is under way; the watchdog sees by them that one hangs.
         self.tries = 0
+        self.is_asking = False
         self._wake = threading.Event()
         self._stopping = False
 
@@ -61,6 +62,7 @@ class Heart(threading.Thread):
         with own_connection(self.ledger.alias, "heart") as connection:
             while not self._stopping:
                 self.tries += 1
+                self.is_asking = True
                 try:
                     self.beat(connection)
                     self._show(connection)
@@ -75,7 +77,7 @@ class Heart(threading.Thread):
                 except Exception:
                     logger.exception("a heartbeat failed")
                     pause = RETRY
-                self.tries += 1
+                self.is_asking = False
                 self._wake.wait(pause)
                 self._wake.clear()
 

@@ -116,6 +116,12 @@ class SlotPool:
         self.slots: list[Slot] = []
         self.written_off = 0
         self._numbers = 0
+        self._short = 0.0
+        self._hurry: Callable[[], object] = bool
+
+    def ask_for_a_round(self, short: float, hurry: Callable[[], object]) -> None:
+        """Have `hurry` called for each attempt whose timeout is less than so many seconds."""
+        self._short, self._hurry = short, hurry
 
     def start(self) -> None:
         for _ in range(self.size):
@@ -138,6 +144,8 @@ class SlotPool:
     def submit(self, attempt: Attempt, definition: JobDefinition) -> None:
         self.occupied.add(attempt)
         self.ready.put((attempt, definition))
+        if attempt.lease.timeout is not None and attempt.lease.timeout < self._short:
+            self._hurry()
 
     def finished(self, attempt: Attempt, outcome: Outcome, *, settled: bool) -> None:
         """The handler came back. Its word counts unless somebody decided before."""

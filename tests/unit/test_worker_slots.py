@@ -74,3 +74,12 @@ def test_a_written_off_slot_is_replaced_and_its_late_word_is_not_heard() -> None
     for _ in later:
         assert reports.get(timeout=30).outcome is not None
     pool.close()
+
+
+@pytest.mark.parametrize(("timeout", "asked"), [(0.2, True), (0.5, False), (3600.0, False), (None, False)])
+def test_the_watchdog_that_rests_between_jobs_is_woken_for_a_short_timeout(timeout: float | None, asked: bool) -> None:
+    rounds: list[None] = []
+    pool = SlotPool(1, "default", uuid4(), lambda _: None)  # not started
+    pool.ask_for_a_round(0.5, lambda: rounds.append(None))
+    pool.submit(Attempt(lease()._replace(timeout=timeout)), find("probes.noop"))
+    assert bool(rounds) == asked
