@@ -102,6 +102,7 @@ def run(
                 if output is not None:
                     output.write(json.dumps(record) + "\n")
                     output.flush()
+    where += f" {report.paces(records)}"
     table = report.table(records)
     print("", table, "", sep="\n")
     if options.into and records:

@@ -41,6 +41,12 @@ def middle(records: Sequence[Record], name: str) -> float | None:
     return median(values) if values else None
 
 
+def paces(records: Iterable[Record]) -> str:
+    """How evenly the machine ran: figures of different minutes compare as well as these."""
+    found = [record["pace"] for record in records if "pace" in record]
+    return f"The machine's pace in this run: {min(found):.2f} to {max(found):.2f} of its fastest." if found else ""
+
+
 def table(records: Iterable[Record]) -> str:
     """Markdown."""
     groups = group(records)
@@ -134,7 +140,7 @@ def _remarks(key: Key, records: Sequence[Record], groups: Groups) -> str:
     if not all(record.get("complete", True) for record in records):
         said.append("NOT COMPLETE")
     if any(record.get("disturbed") for record in records):
-        said.append("disturbed by other load or a slow processor")
+        said.append("disturbed by other load, or by a machine that changed its pace")
     return "; ".join(said)
 
 

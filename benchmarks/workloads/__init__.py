@@ -16,8 +16,8 @@ Record = dict[str, Any]
 
 #: CPUs that something else on this machine may keep busy during a run before it counts as disturbed.
 DISTURBED = 0.25
-#: The share of the machine's fastest pace below which a run counts as disturbed too.
-SLOW = 0.75
+#: The share of its pace to which a machine may slow down, or from which it may speed up, during a run that counts.
+STEADY = 0.75
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,9 @@ def repetitions(scale: Scale, measure: Callable[[int], Record]) -> Iterator[Reco
         before = machine.pace()
         record = measure(number)
         number += 1
-        record["pace"] = min(before, machine.pace())
-        record["disturbed"] = record.get("other_cpus", 0.0) > DISTURBED or record["pace"] < SLOW
+        paces = (before, machine.pace())
+        record["pace"] = min(paces)
+        record["disturbed"] = record.get("other_cpus", 0.0) > DISTURBED or min(paces) < STEADY * max(paces)
         yield record
         if record["disturbed"] and redone < scale.redo:
             redone += 1

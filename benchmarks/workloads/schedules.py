@@ -1,4 +1,8 @@
-"""One idle worker and schedules that are due each second: how late is the fire?"""
+"""One idle worker and schedules that are due each second: how late is the fire?
+
+The first fire time is some seconds after the schedules were made: until a worker has looked, which it does each POLL, it
+does not know of them, and that is no question of how it fires.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ INSERT INTO django_reliable_jobs_cronschedule (name, job_name, expression, timez
     misfire_grace, catch_up_window, catch_up_limit, overlap, jitter, paused, broken, version, fired_through, next_fire_at,
     resumed_at)
 SELECT 'every second ' || n, 'benchmarks.noop', '@every 1', 'UTC', '[1]', '{}', '', 'skip', 60, 86400, 100, 'allow', 0,
-       false, '', 1, now(), now(), now()
+       false, '', 1, date_trunc('second', now()) + interval '2 seconds', date_trunc('second', now()) + interval '3 seconds', now()
   FROM generate_series(1, %s) AS n"""
 LATENESS = "SELECT extract(epoch FROM fired_at - scheduled_for)::float8 * 1000 FROM django_reliable_jobs_cronrun"
 
