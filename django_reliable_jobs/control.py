@@ -95,10 +95,13 @@ def set_priority(jobs: Jobs, priority: int, *, using: str | None = None) -> Repo
 
 
 def delete(jobs: Jobs, *, using: str | None = None) -> Report:
-    """Delete jobs in any status but RUNNING, with their attempts and checkpoints. What waits will not run."""
+    """Delete jobs in any status but RUNNING, with their attempts and checkpoints. What waits will not run.
+
+    Foreign keys of the project's to `Job` are honoured: one whose `on_delete` is PROTECT or RESTRICT keeps its job.
+    """
     report = Report()
     for alias, ids in _batches(jobs, using, (*CLAIMABLE, *FINISHED)):
-        _account(report, ids, operator.delete(alias, ids), _("it is running, or not there any more"))
+        _account(report, ids, operator.delete(alias, ids), _("it is running, kept by a foreign key, or gone"))
     return report
 
 

@@ -11,7 +11,8 @@ from django.db import IntegrityError, OperationalError, transaction
 
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.states import UNFINISHED
+from django_reliable_jobs.states import UNFINISHED, JobStatus
+from django_reliable_jobs.store import references
 from django_reliable_jobs.store.insert import MAX_ROUNDS
 from django_reliable_jobs.store.statements import run
 
@@ -102,7 +103,10 @@ def set_priority(alias: str, job_ids: Sequence[int], priority: int) -> list[Woke
 
 
 def delete(alias: str, job_ids: Sequence[int]) -> list[int]:
-    """The ids of those that are deleted; a RUNNING one never is."""
+    """The ids of those that are deleted; a RUNNING one never is, nor one that a foreign key of the project's keeps."""
+    if references.foreign_keys(alias):
+        jobs = Job.objects.using(alias).filter(pk__in=job_ids).exclude(status=JobStatus.RUNNING)
+        return references.delete(alias, jobs.order_by("pk"))
     return [job_id for (job_id,) in run(alias, "delete", {"job_ids": list(job_ids)})]
 
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from django_reliable_jobs.states import JobStatus
+from datetime import timedelta
+
+from django.db.models.functions import Now
+
+from django_reliable_jobs.models import Job
+from django_reliable_jobs.states import FINISHED, JobStatus
+from django_reliable_jobs.store import references
 from django_reliable_jobs.store.statements import run
 
 
 def prune(alias: str, status: JobStatus, age: float, batch: int) -> int:
-    """Delete up to `batch` jobs with this finished status that finished more than `age` seconds ago; how many."""
+    """Delete up to `batch` jobs with this finished status that finished more than `age` seconds ago; how many.
+
+    Never one that a foreign key of the project's keeps, see `references`.
+    """
+    if references.foreign_keys(alias) and status in FINISHED:
+        old = Job.objects.using(alias).filter(status=status, finished_at__lt=Now() - timedelta(seconds=age))
+        return len(references.delete(alias, old.order_by("finished_at"), batch, wait=False))
     return len(run(alias, "prune", {"status": status.value, "age": age, "batch": batch}))
 
 

@@ -255,7 +255,7 @@ def test_delete(trait: str) -> None:
     before = rows()
     report = control.delete(job)
     if trait == "running":
-        assert (report.changed, report.skipped) == ([], {job.pk: "it is running, or not there any more"})
+        assert (report.changed, report.skipped) == ([], {job.pk: "it is running, kept by a foreign key, or gone"})
         assert rows() == before
         assert JobAttempt.objects.count() == JobCheckpoint.objects.count() == 1
         return
