@@ -1,4 +1,4 @@
-"""The filters of the job list. Their values come from small places; no filter asks the table of jobs for them."""
+"""The filters of the job list. Their values come from small places, never from a walk through the table of jobs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from django_reliable_jobs import conf, registry
 from django_reliable_jobs.admin import jobs_paths
 from django_reliable_jobs.models import CronSchedule, Job, JobStatus, QueueState, Worker
 from django_reliable_jobs.states import FINISHED
+from django_reliable_jobs.store.discover import discover
 
 #: Values that one filter offers; any other can be given in the address.
 MOST = 200
@@ -63,7 +64,7 @@ class StatusFilter(Choice):
 
 
 class QueueFilter(Choice):
-    """Those of the job definitions, of the settings, and those that were ever paused."""
+    """Those of the job definitions, of the settings, those that were ever paused, and where jobs wait."""
 
     title = _("queue")
     parameter_name = "queue"
@@ -71,6 +72,7 @@ class QueueFilter(Choice):
     def offered(self, alias: str) -> Iterable[tuple[str, Any]]:
         known = {definition.queue for definition in registry.all_definitions()} | set(conf.current().queues)
         known |= set(QueueState.objects.using(alias).values_list("queue", flat=True)[:MOST])
+        known |= {work.queue for work in discover(alias)[:MOST]}
         return [(name, name) for name in sorted(known)]
 
 
