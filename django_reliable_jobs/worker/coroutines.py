@@ -44,13 +44,23 @@ class _SyncThread(ThreadPoolExecutor):
 
 
 class _Selector(selectors.DefaultSelector):
-    """Does not ask the system when the loop would not wait and has no file but its own, with which others wake it up.
+    """Ends the loop when `main` is done, and does not ask the system in vain.
 
-    Who wakes it has put what is to run into its queue before. A system call gives the GIL away, with eight slots at work
-    for a while, and a handler that never waits made two of them.
+    The loop looks here each time round, so nothing that is raised from outside can keep it from ending; that takes a third
+    of the time of `run_until_complete`, whose callback needs another round.
+
+    The system is not asked when the loop would not wait and has no file but its own, with which others wake it up: who wakes
+    it has put what is to run into its queue before. A system call gives the GIL away, with eight slots at work for a while,
+    and a handler that never waits made two of them.
     """
 
+    main: asyncio.Task[Any] | None = None
+    stop: Callable[[], None]
+
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.main is not None and self.main.done():
+            self.stop()
+            return []
         if timeout is not None and timeout <= 0 and len(self.get_map()) <= 1:
             return []
         return super().select(timeout)
@@ -60,7 +70,9 @@ class CoroutineRunner:
     """The loop and the executor of one slot; made when its first coroutine handler comes."""
 
     def __init__(self, name: str) -> None:
-        self.loop = asyncio.SelectorEventLoop(_Selector())
+        self._selector = _Selector()
+        self.loop = asyncio.SelectorEventLoop(self._selector)
+        self._selector.stop = self.loop.stop
         self.loop.set_task_factory(self._make_task)
         self.traces = Traces()
         self.wrappers: list[BaseDatabaseWrapper] = []
@@ -83,11 +95,14 @@ class CoroutineRunner:
         sensitive = ThreadSensitiveContext()
         SyncToAsync.context_to_thread_executor[sensitive] = self.executor
         variables.run(SyncToAsync.thread_sensitive_context.set, sensitive)
-        self._main = main = asyncio.Task(coroutine, loop=self.loop, context=variables)
+        self._main = self._selector.main = main = asyncio.Task(coroutine, loop=self.loop, context=variables)
         try:
-            return self.loop.run_until_complete(main)
+            self.loop.run_forever()
+            if not main.done():
+                raise RuntimeError("the handler has stopped the event loop that it runs in")
+            return main.result()
         finally:
-            self._main = None
+            self._main = self._selector.main = None
             if self._tasks or not main.done():
                 self._cancel_leftovers(main)
 
