@@ -50,7 +50,8 @@ class Wish:
     """What the worker would take: `free` slots now, and `ahead` of free slots as far as protocol 8 allows it.
 
     `window` bounds how many candidates are looked at; rows that rivals hold locked count towards it.
-    `unknown` are job names that are left to other workers.
+    `unknown` are job names that are left to other workers. `light`: it is for free slots, from one pair without a cap, and
+    all that rivals hold is passed over; with nothing to settle a smaller statement does it.
     """
 
     free: int = 0
@@ -58,6 +59,7 @@ class Wish:
     pairs: Sequence[Pair] = ()
     window: int = 0
     unknown: Sequence[str] = ()
+    light: bool = False
 
     def __post_init__(self) -> None:
         self.window = max(self.window, self.free + self.ahead)
@@ -82,12 +84,24 @@ class Standing(Enum):
 
 def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish: Wish) -> Exchanged:
     """Settle `offers` and claim what `wish` allows, in one statement and one commit. `lease` is in seconds."""
+    if wish.light and not offers:
+        return _claim(alias, worker, lease, wish)
     rows = run_positional(
         alias, "exchange", {"worker": worker, "lease": lease} | offer_params(offers) | wish_params(wish)
     )
     tokens, candidates = set(rows[0][0] or ()), rows[0][1]
     settled = {offer.lease.key for offer in offers if offer.lease.token in tokens}
     return Exchanged(settled, sort_leases(lease_from(row[2:]) for row in rows[1:]), candidates)
+
+
+def _claim(alias: str, worker: UUID, lease: float, wish: Wish) -> Exchanged:
+    [pair] = wish.pairs
+    params = {
+        "worker": worker, "lease": lease, "queue": pair.queue, "priority": pair.priority, "since": pair.since,
+        "since_id": pair.job_id, "free": wish.free, "unknown_names": list(wish.unknown) or "{}",
+    }  # fmt: skip
+    leases = sort_leases(map(lease_from, run_positional(alias, "claim", params)))
+    return Exchanged(leases=leases, candidates=len(leases))
 
 
 def offer_params(offers: Sequence[Offer]) -> dict[str, Any]:

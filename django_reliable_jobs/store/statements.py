@@ -26,9 +26,13 @@ def load(name: str) -> str:
 
 
 def text_of(package: str, name: str) -> str:
-    """The text of `sql/<name>.sql` of a package, without its comment lines, which would travel with every execution."""
+    """The text of `sql/<name>.sql` of a package, without its comment lines, which would travel with every execution.
+
+    A line `{part_of_it}` stands for the text of that file, which several statements share.
+    """
     text = files(package).joinpath(f"sql/{name}.sql").read_text(encoding="utf-8")
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    return re.sub(r"^ *\{(part_\w+)\}$", lambda found: text_of(package, found[1]), text, flags=re.MULTILINE)
 
 
 def load_all() -> None:

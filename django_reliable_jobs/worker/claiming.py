@@ -38,17 +38,22 @@ class Claiming:
         self.look_at = 0.0
         #: The last claim got all that it asked for, or was told of new work: ask again at once.
         self.more = False
+        #: The pair of the notifications that are the only reason to ask.
+        self._news: tuple[str, int] | None = None
         self._spare = SPARE
 
     def told(self, queue: str, priority: int) -> None:
         """A notification names a pair with work."""
         if queue in self.queues:
-            self.sinces.setdefault((queue, priority), START)
+            pair = (queue, priority)
+            self.sinces.setdefault(pair, START)
+            self._news = pair if not self.more or self._news == pair else None
             self.more = True
 
     def freed(self) -> None:
         """Held jobs have gone: a queue that was at its cap may have room again."""
         if self.queues.caps:
+            self._news = None
             self.more = bool(self.sinces)
 
     def look_soon(self, seconds: float = 0.0) -> None:
@@ -62,13 +67,22 @@ class Claiming:
         later = min((work.due_in for work in mine if work.due_in > 0), default=self.poll)
         pause = min(FULL_LOOK[1], max(FULL_LOOK[0], 20 * cost)) if self.sinces else self.poll
         self.look_at = time.monotonic() + max(0.001, min(pause, self.poll, later))
+        self._news = None
         self.more = bool(self.sinces)
 
-    def wish(self, free: int, ahead: int, held_by_queue: dict[str, int]) -> Wish | None:
-        """What to ask for; None when there is nothing to ask."""
+    def wish(self, free: int, ahead: int, held_by_queue: dict[str, int], *, settles: bool = True) -> Wish | None:
+        """What to ask for; None when there is nothing to ask.
+
+        Without anything to settle, free slots ask in one place only if they were told of one, or know of no other.
+        """
         if free + ahead <= 0 or not self.sinces:
             return None
         pairs = []
+        if free > 0 and not settles and (len(self.sinces) == 1 or self._news):
+            pair = self._news or next(iter(self.sinces))
+            if pair[0] not in self.queues.caps:
+                since, job_id = self.sinces[pair]
+                return Wish(free, 0, [Pair(*pair, since, None, job_id)], light=True)
         for (queue, priority), (since, job_id) in self.sinces.items():
             cap = self.queues.caps.get(queue)
             left = None if cap is None else cap - held_by_queue.get(queue, 0)
@@ -90,6 +104,7 @@ class Claiming:
         starved = short and len(got.leases) < wish.free
         most = MAX_WINDOW if starved else max(SPARE, asked)
         self._spare = min(most, self._spare * 2) if short else max(SPARE, self._spare * 7 // 8)
+        self._news = None
         self.more = starved or len(got.leases) >= asked
 
     def _advance(self, lease: Lease) -> None:

@@ -118,7 +118,7 @@ class Engine(threading.Thread):
         if self._in_doubt_until:
             self._release_unheld()
         offered = self.ledger.to_offer()
-        wish = self._wish()
+        wish = self._wish(settles=bool(offered))
         if offered or wish is not None:
             self._exchange(offered, wish)
 
@@ -170,7 +170,7 @@ class Engine(threading.Thread):
         limits = [n for n in (self.options.max_jobs, self.options.max_jobs_per_process) if n is not None]
         return max(0, min(limits) - self.claimed_jobs) if limits else None
 
-    def _wish(self) -> Wish | None:
+    def _wish(self, *, settles: bool) -> Wish | None:
         free, ahead = self._room()
         if free + ahead <= 0:
             return None
@@ -181,7 +181,7 @@ class Engine(threading.Thread):
             self._claiming.looked(found, time.monotonic() - started)
             self._drained = not self._claiming.more
         held = self.ledger.held_by_queue() if self.options.queues.caps else {}
-        wish = self._claiming.wish(free, ahead, held)
+        wish = self._claiming.wish(free, ahead, held, settles=settles)
         if wish is not None and self._unknown_until:
             now = time.monotonic()
             self._unknown_until = {name: until for name, until in self._unknown_until.items() if until > now}

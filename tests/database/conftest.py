@@ -1,4 +1,7 @@
-"""The two implementations of the exchange, so that every rule is tried on both."""
+"""The two implementations of the exchange, so that every rule is tried on both.
+
+The small statement, which a worker uses that has nothing to settle, is a third one where it may be used.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,17 @@ from django_reliable_jobs.store import portable
 from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish
 
 IMPLEMENTATIONS = {"one statement": one_statement.exchange, "portable": portable.exchange}
+
+
+def light(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish: Wish) -> Exchanged:
+    """As a worker that is idle asks."""
+    wish.light = not offers and may_be_light(wish)
+    return one_statement.exchange(alias, worker, lease, offers, wish)
+
+
+def may_be_light(wish: Wish) -> bool:
+    plain = len(wish.pairs) == 1 and wish.pairs[0].cap is None
+    return plain and wish.free > 0 and wish.ahead == 0 and wish.window == wish.free
 
 
 class Exchange:
@@ -39,6 +53,6 @@ class Exchange:
         return [lease.job_id for lease in got.leases]
 
 
-@pytest.fixture(params=IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
+@pytest.fixture(params=[*IMPLEMENTATIONS.values(), light], ids=[*IMPLEMENTATIONS, "small statement"])
 def exchange(request: pytest.FixtureRequest) -> Exchange:
     return Exchange(request.param)

@@ -17,7 +17,7 @@ from django_reliable_jobs import outcome
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus, QueueState
 from django_reliable_jobs.outcome import ErrorRecord, Outcome
 from django_reliable_jobs.store.exchange import BEGINNING, Exchanged, Offer, Pair, Wish
-from tests.database.conftest import IMPLEMENTATIONS
+from tests.database.conftest import IMPLEMENTATIONS, light
 from tests.factories import lease_of
 from tests.races.sessions import Session, fetch
 
@@ -98,10 +98,15 @@ def test_both_implementations_do_the_same(
         somebody.begin()
         somebody.sql("SELECT 1 FROM django_reliable_jobs_job WHERE id = ANY(%s) FOR UPDATE", [held])
         one, other = (_run(function, made, offered, wish, now) for function in IMPLEMENTATIONS.values())
+        # The small statement, for one pair; its rule has no window, so that of the reference is wide.
+        alone = wish | {"ahead": 0, "spare": 0, "pairs": wish["pairs"][:1], "caps": {}}
+        small = _run(light, made, [], alone, now)
+        reference = _run(IMPLEMENTATIONS["portable"], made, [], alone | {"spare": 99}, now)
     finally:
         somebody.rollback()
         fetch("DELETE FROM django_reliable_jobs_queuestate; DELETE FROM django_reliable_jobs_job")
     assert one == other
+    assert small | {"candidates": 0} == reference | {"candidates": 0}
 
 
 def _values(row: dict[str, Any], number: int, now: datetime) -> dict[str, Any]:

@@ -141,18 +141,28 @@ def test_a_claim_reads_what_it_takes(explained: dict[str, Seen]) -> None:
     assert seen.pages < 1000
 
 
-def test_a_claim_does_not_walk_what_was_just_claimed(explained: dict[str, Seen]) -> None:
+def test_an_idle_workers_claim_reads_what_it_takes(explained: dict[str, Seen]) -> None:
+    got = exchange("default", uuid4(), 30, [], Wish(8, pairs=[Pair("default", 0)], light=True))
+    assert len(got.leases) == 8
+    seen = explained["claim"]
+    assert seen.scans == {"reliable_jobs_claim", "django_reliable_jobs_job_pkey"}
+    assert seen.most_rows <= 8
+    assert seen.pages < 400
+
+
+@pytest.mark.parametrize(("settles", "statement"), [(True, "exchange"), (False, "claim")])
+def test_a_claim_does_not_walk_what_was_just_claimed(explained: dict[str, Seen], settles: bool, statement: str) -> None:
     """D13: a bulk enqueue of one time, and an open snapshot (here this test's transaction) that keeps dead entries."""
     claiming = Claiming(QueueFilter(), 1.0)
     claiming.told("default", 0)
     walked = []
     for free in (8, READY - 100, 8):
-        wish = claiming.wish(free, 0, {})
+        wish = claiming.wish(free, 0, {}, settles=settles)
         assert wish is not None
         got = exchange("default", WORKER, 30, [], wish)
         assert len(got.leases) == free
         claiming.claimed(wish, got)
-        walked.append(explained["exchange"].pages_of("reliable_jobs_claim"))
+        walked.append(explained[statement].pages_of("reliable_jobs_claim"))
     assert walked[2] <= walked[0] + 10, "a few pages at the border"
     assert walked[1] > READY / 40, "the dead entries lie on many more"
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from django_reliable_jobs.store.discover import Work
-from django_reliable_jobs.store.exchange import Exchanged
+from django_reliable_jobs.store.exchange import Exchanged, Wish
 from django_reliable_jobs.worker.claiming import Claiming
 from django_reliable_jobs.worker.connections import leaves_a_trace
 from django_reliable_jobs.worker.contact import Contact
@@ -100,6 +100,57 @@ def test_without_caps_a_freed_slot_is_no_news() -> None:
     plain.more = False
     plain.freed()
     assert not plain.more
+
+
+def idle() -> Claiming:
+    """It knows of two pairs, and has asked in both in vain."""
+    made = claiming()
+    wish = made.wish(4, 0, {})
+    assert wish is not None
+    made.claimed(wish, Exchanged())
+    assert not made.more
+    return made
+
+
+def pairs_of(wish: Wish | None) -> tuple[list[tuple[str, int]], bool]:
+    assert wish is not None
+    return [(pair.queue, pair.priority) for pair in wish.pairs], wish.light
+
+
+def test_an_idle_worker_that_is_told_of_one_place_asks_there_and_for_its_free_slots_only() -> None:
+    told = idle()
+    told.told("mail", 3)
+    told.told("mail", 3)
+    wish = told.wish(4, 100, {}, settles=False)
+    assert pairs_of(wish) == ([("mail", 3)], True)
+    assert wish is not None
+    assert (wish.free, wish.ahead, wish.window) == (4, 0, 4)
+    leases = [lease(job_id=number, queue="mail", priority=3, run_at=TEN) for number in range(4)]
+    told.claimed(wish, Exchanged(leases=leases, candidates=4))
+    assert told.more, "there may be more of them, which now may be taken ahead too"
+    assert pairs_of(told.wish(4, 100, {}, settles=True)) == ([("mail", 0), ("default", 5), ("mail", 3)], False)
+
+
+def test_an_idle_worker_that_is_told_of_several_places_asks_in_all() -> None:
+    told = idle()
+    told.told("mail", 3)
+    told.told("default", 0)
+    told.told("mail", 3)
+    found, light = pairs_of(told.wish(4, 0, {}, settles=False))
+    assert set(found) == {("mail", 0), ("default", 5), ("mail", 3), ("default", 0)}
+    assert not light
+
+
+@pytest.mark.parametrize(
+    "reason", ["work is known elsewhere", "something is to be settled", "no slot is free", "a cap"]
+)
+def test_an_idle_workers_small_claim_is_for_idle_workers(reason: str) -> None:
+    told = claiming() if reason == "work is known elsewhere" else idle()
+    if reason == "a cap":
+        told.queues = parse_queues("mail:9,default")
+    told.told("mail", 3)
+    free = 0 if reason == "no slot is free" else 4
+    assert not pairs_of(told.wish(free, 9, {}, settles=reason == "something is to be settled"))[1]
 
 
 def test_a_notification_for_a_queue_of_others_is_ignored() -> None:

@@ -107,23 +107,7 @@ WITH offered AS MATERIALIZED (
         OR rank < coalesce((SELECT min(r.rank) FROM ranked AS r WHERE r.only_when_free AND r.rank > %(free)s::int),
                            %(free)s::int + %(ahead)s::int + 1)
 ), claimed AS (
-    UPDATE django_reliable_jobs_job AS job
-       SET status = 'RUNNING',
-           reason = '',
-           locked_by = %(worker)s::uuid,
-           locked_until = clock_timestamp() + make_interval(secs => %(lease)s::float8),
-           started_at = statement_timestamp(),
-           finished_at = NULL,
-           attempts = job.attempts + 1,
-           fencing_token = nextval('django_reliable_jobs_fencing_token'),
-           unique_key = CASE WHEN job.unique_until_start THEN NULL ELSE job.unique_key END,
-           progress = NULL
-      FROM taken
-     WHERE job.id = taken.id
- RETURNING job.id, job.fencing_token, job.name, job.queue, job.priority, job.args, job.kwargs, job.attempts,
-           job.max_attempts, job.losses, job.timeout, job.idempotency_key,
-           job.scheduled_for AT TIME ZONE 'UTC', job.run_at AT TIME ZONE 'UTC',
-           extract(epoch FROM statement_timestamp() - job.unknown_since)::float8
+    {part_claimed}
 )
 SELECT (SELECT array_agg(settled.fencing_token) FROM settled), (SELECT count(*) FROM candidate),
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
