@@ -84,9 +84,7 @@ class ScheduleSync:
             source: scheduling.fingerprint(each for each in definitions if each.source == source)
             for source in sorted({config.label for config in apps.get_app_configs()} | defined)
         }
-        standings = rows.releases(self.alias, fingerprints, defined)
-        in_touch = self._touched()
-        current, activated = _split(standings, in_touch)
+        current, activated = _split(rows.releases(self.alias, fingerprints, defined), self._touched())
         if current:
             rows.seen(self.alias, {source: fingerprints[source] for source in current})
         differs = self._differs(definitions, current | activated)
@@ -94,7 +92,8 @@ class ScheduleSync:
             with transaction.atomic(using=self.alias, durable=True):
                 if not rows.lock(self.alias):
                     return False
-                current, activated = _split(rows.releases(self.alias, fingerprints, defined), in_touch)
+                # Anew: this process may have stood still, and with it the contact that lets it take an app back.
+                current, activated = _split(rows.releases(self.alias, fingerprints, defined), self._touched())
                 if activated:
                     rows.activate(self.alias, {source: fingerprints[source] for source in activated})
                 self._write(definitions, current | activated)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from django_reliable_jobs import job, scheduling
 from django_reliable_jobs.definition import JobDefinition
@@ -170,6 +171,48 @@ def test_no_outage_of_any_length_looks_like_a_rollback(monotonic: Monotonic, out
     monotonic.now += outage
     age(outage)
     old.look()
+    assert rows() == {"daily": "0 7 * * *"}
+
+
+@pytest.mark.parametrize("stop", [BREAK + 1, 3600.0])
+def test_a_worker_that_stood_still_between_its_look_and_the_lock_takes_nothing_back(
+    monotonic: Monotonic, monkeypatch: pytest.MonkeyPatch, stop: float
+) -> None:
+    """It saw that the newer version was gone, slept, and the rest of the fleet was not to be seen either."""
+    old, new = Worker(daily="0 6 * * *"), Worker(daily="0 7 * * *")
+    old.look()
+    new.look()
+    live(monotonic, ALIVE, old, new)
+    age(ALIVE + 1)
+    real = schedule_sync.rows.lock
+
+    def late(alias: str) -> bool:
+        monotonic.now += stop
+        return real(alias)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule_sync.rows, "lock", late)
+        assert old.look()
+    assert rows() == {"daily": "0 7 * * *"}
+
+
+def test_a_newer_version_that_comes_back_before_the_lock_stays_the_current_one(
+    monotonic: Monotonic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = Worker(daily="0 6 * * *"), Worker(daily="0 7 * * *")
+    old.look()
+    new.look()
+    live(monotonic, ALIVE, old, new)
+    age(ALIVE + 1)
+    real = schedule_sync.rows.lock
+
+    def after_the_other(alias: str) -> bool:
+        ScheduleRelease.objects.update(seen_at=timezone.now())
+        return real(alias)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule_sync.rows, "lock", after_the_other)
+        old.look()
     assert rows() == {"daily": "0 7 * * *"}
 
 
