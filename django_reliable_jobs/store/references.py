@@ -28,6 +28,8 @@ logger = logging.getLogger("django_reliable_jobs.store")
 
 #: Seconds after which a process that is stopped in the middle of a deletion loses its locks.
 IDLE = 10.0
+#: How often one call looks for others in place of those that turn out to be kept.
+ROUNDS = 10
 _BY_THE_DATABASE: Any = getattr(deletion, "DatabaseOnDelete", ())  # Django 6.1
 
 
@@ -52,39 +54,53 @@ def foreign_keys(alias: str) -> tuple[ForeignKey[Any, Any], ...]:
 def delete(alias: str, jobs: QuerySet[Job], limit: int | None = None, *, wait: bool = True) -> list[int]:
     """Delete those of `jobs`, in their order and up to `limit`, that no foreign key keeps; their ids.
 
-    Without `wait`, rows that somebody has locked are left out.
+    Without `wait`, rows that somebody has locked are left out. In a caller's transaction nothing is set that would outlive this
+    call, and keys that the database checks at the commit are checked at the caller's.
     """
     for key in foreign_keys(alias):
         if _keeps(key):
             referring = key.model._base_manager.using(alias).filter(**{key.name: OuterRef(key.target_field.attname)})
             jobs = jobs.exclude(Exists(referring))
-    with transaction.atomic(using=alias):
-        bound_idle(alias, IDLE)
-        jobs = jobs.select_for_update(of=("self",), skip_locked=not wait)
-        ids = list(jobs.values_list("pk", flat=True)[:limit])
-        try:
-            with transaction.atomic(using=alias):
-                return _delete(alias, ids)
-        except IntegrityError:  # what is deleted with a job may be protected in its turn
-            return _delete_one_by_one(alias, ids)
-
-
-def _delete_one_by_one(alias: str, job_ids: Sequence[int]) -> list[int]:
+    ours = not connections[alias].in_atomic_block
     deleted: list[int] = []
     kept: dict[int, IntegrityError] = {}
-    for job_id in job_ids:
-        try:
-            with transaction.atomic(using=alias):
-                deleted += _delete(alias, [job_id])
-        except IntegrityError as error:
-            kept[job_id] = error
+    with transaction.atomic(using=alias):
+        if ours:
+            bound_idle(alias, IDLE)
+        jobs = jobs.select_for_update(of=("self",), skip_locked=not wait)
+        for _ in range(ROUNDS):
+            left = None if limit is None else limit - len(deleted)
+            ids = list(jobs.exclude(pk__in=list(kept)).values_list("pk", flat=True)[:left])
+            found = len(kept)
+            deleted += _delete_apart(alias, ids, kept, check=ours)
+            if len(kept) == found:
+                break  # else those that are kept must not stand in for others
     if kept:
         job_id, why = next(iter(kept.items()))
         logger.warning("%d jobs cannot be deleted; job %s: %s", len(kept), job_id, why)
     return deleted
 
 
-def _delete(alias: str, job_ids: Sequence[int]) -> list[int]:
+def _delete_apart(alias: str, job_ids: Sequence[int], kept: dict[int, IntegrityError], *, check: bool) -> list[int]:
+    """Together if that goes; in halves where something that would be deleted with a job is protected in its turn."""
+    if not job_ids:
+        return []
+    try:
+        with transaction.atomic(using=alias):
+            return _delete(alias, job_ids, check=check)
+    except IntegrityError as error:
+        if len(job_ids) == 1:
+            kept[job_ids[0]] = error
+            return []
+    middle = len(job_ids) // 2
+    return [
+        job_id
+        for half in (job_ids[:middle], job_ids[middle:])
+        for job_id in _delete_apart(alias, half, kept, check=check)
+    ]
+
+
+def _delete(alias: str, job_ids: Sequence[int], *, check: bool) -> list[int]:
     collector = deletion.Collector(using=alias)
     for key in foreign_keys(alias):
         if not _keeps(key):
@@ -94,7 +110,10 @@ def _delete(alias: str, job_ids: Sequence[int]) -> list[int]:
                 on_delete(collector, key, referring, alias)
     collector.delete()
     deleted = [job_id for (job_id,) in run(alias, "delete", {"job_ids": list(job_ids)})]
-    connections[alias].check_constraints()  # Django's are deferred: what is wrong would come out at the commit of all
+    if check:
+        connections[
+            alias
+        ].check_constraints()  # Django's are deferred: what is wrong would come out at the commit of all
     return deleted
 
 

@@ -18,7 +18,7 @@ def main() -> None:
     from django.db import IntegrityError, connection, transaction
 
     from django_reliable_jobs import control
-    from django_reliable_jobs.models import CronRun, Job, JobStatus
+    from django_reliable_jobs.models import CronRun, Job, JobAttempt, JobStatus
     from django_reliable_jobs.store.prune import prune
     from tests.factories import JobAttemptFactory, JobFactory, ago
     from tests.references.models import Contract, Entry, Invoice, Note, Receipt, Report, Seal, Trace
@@ -45,7 +45,7 @@ def main() -> None:
         return jobs
 
     def clean() -> None:
-        for model in (Seal, Note, Receipt, Contract, Entry, Invoice, Report, Trace, CronRun):
+        for model in (Seal, Note, Receipt, Contract, Entry, Invoice, Report, Trace, CronRun, JobAttempt):
             model.objects.all().delete()
 
     def left(jobs: dict[str, Job]) -> set[str]:
@@ -63,7 +63,8 @@ def main() -> None:
 
     # Pruned in batches, what is kept being the oldest.
     jobs = everything()
-    counts = [prune("default", JobStatus.DONE, 5, 3) for _ in range(4)]
+    counts = [prune("default", JobStatus.DONE, 5, 3) for _ in range(2)]
+    assert counts == [3, 2], "what is kept does not stand in for what can go"
     assert left(jobs) == kept, (counts, left(jobs))
     assert sum(counts) == 5, counts
     check_what_happened_to_the_rest()
@@ -76,6 +77,27 @@ def main() -> None:
     assert set(report.skipped) == {jobs[name].pk for name in kept} | {running.pk}, report
     assert left(jobs) == kept
     check_what_happened_to_the_rest()
+
+    # In the caller's transaction: nothing is left set, and what was done there is undone with it.
+    clean()
+    jobs = everything()
+    with transaction.atomic():
+        assert len(control.delete([job.pk for job in jobs.values()]).changed) == 5
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW idle_in_transaction_session_timeout")
+            assert cursor.fetchone() == ("0",)
+        transaction.set_rollback(True)
+    assert left(jobs) == set(jobs)
+    assert Invoice.objects.get().job_id == jobs["invoice"].pk
+
+    # Many that are kept behind a cascade, and one that can go behind them all.
+    clean()
+    Job.objects.all()._raw_delete("default")
+    for age in range(200, 150, -1):
+        Seal.objects.create(note=Note.objects.create(job=JobFactory(done=True, finished_at=ago(age))))
+    JobFactory(done=True, finished_at=ago(100))
+    assert prune("default", JobStatus.DONE, 5, 20) == 1
+    assert Job.objects.count() == 50
 
     # Somebody refers to a job that is pruned before the commit, which is when Django's keys are checked: this one fails.
     clean()
