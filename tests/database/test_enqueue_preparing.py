@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store.preparing import USED_TO
@@ -72,6 +73,23 @@ def test_who_watches_the_statements_of_a_connection_sees_it_prepared_or_not(fres
         for _ in range(ENOUGH):
             noop.enqueue()
     assert prepared()
+    assert sum("INSERT INTO django_reliable_jobs_job" in sql for sql in seen) == ENOUGH
+
+
+def test_a_tool_that_patches_djangos_cursor_sees_it_prepared_or_not(
+    fresh: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As tracing tools do."""
+    seen: list[str] = []
+    real = CursorWrapper.execute
+
+    def traced(self: CursorWrapper, sql: str, params: Any = None) -> Any:
+        seen.append(sql)
+        return real(self, sql, params)
+
+    monkeypatch.setattr(CursorWrapper, "execute", traced)
+    for _ in range(ENOUGH):
+        noop.enqueue()
     assert sum("INSERT INTO django_reliable_jobs_job" in sql for sql in seen) == ENOUGH
 
 
