@@ -57,7 +57,11 @@ def deep(stage: Stage, scale: Scale) -> Iterator[Record]:
 
 def _beside(record: Record, other: Record) -> Record:
     """With the rate of what it is compared with, which was run just after it: the machine may be slower a minute later."""
-    return record | {"beside": other["rate"], "other_cpus": max(record["other_cpus"], other["other_cpus"])}
+    return record | {
+        "beside": other["rate"],
+        "complete": record["complete"] and other["complete"],
+        "other_cpus": max(record["other_cpus"], other["other_cpus"]),
+    }
 
 
 def held(stage: Stage, scale: Scale) -> Iterator[Record]:
