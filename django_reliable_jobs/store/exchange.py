@@ -1,7 +1,8 @@
 """The exchange: a worker hands in what has finished and takes what it may run (protocol 2 to 5).
 
-Two implementations under one contract: `exchange` is one statement on PostgreSQL; `portable.exchange` is the readable
-reference in a transaction, for other databases later. `tests/database/test_exchange_contract.py` runs both.
+Two implementations under one contract: `exchange` is one statement on PostgreSQL, and a smaller one where there is nothing to
+settle and one place to claim from; `portable.exchange` is the readable reference in a transaction, for other databases
+later. `tests/database/test_exchange_contract.py` and `test_claim_contract.py` run them all.
 
 An offer that is not in `settled` was not written. `standings` says why, and only a lost one is dropped.
 """

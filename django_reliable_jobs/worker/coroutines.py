@@ -46,8 +46,8 @@ class _SyncThread(ThreadPoolExecutor):
 class _Selector(selectors.DefaultSelector):
     """Ends the loop when `main` is done, and does not ask the system in vain.
 
-    The loop looks here each time round, so nothing that is raised from outside can keep it from ending; that takes a third
-    of the time of `run_until_complete`, whose callback needs another round.
+    The loop looks here each time round, so no callback is needed that an exception from outside could hit. That takes two
+    thirds of the time of `run_until_complete`, whose callback needs another round.
 
     The system is not asked when the loop would not wait and has no file but its own, with which others wake it up: who wakes
     it has put what is to run into its queue before. A system call gives the GIL away, with eight slots at work for a while,
