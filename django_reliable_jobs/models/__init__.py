@@ -7,7 +7,8 @@ from django_reliable_jobs.models.guard_claim import GuardClaim
 from django_reliable_jobs.models.job import Job
 from django_reliable_jobs.models.queue_state import QueueState
 from django_reliable_jobs.models.schedule import CronRun, CronSchedule, ScheduleRelease
-from django_reliable_jobs.models.worker import Worker
+from django_reliable_jobs.models.token_mark import TokenMark
+from django_reliable_jobs.models.worker import KnownNames, UnknownName, Worker
 from django_reliable_jobs.states import JobStatus
 
 __all__ = [
@@ -19,7 +20,10 @@ __all__ = [
     "JobAttempt",
     "JobCheckpoint",
     "JobStatus",
+    "KnownNames",
     "QueueState",
     "ScheduleRelease",
+    "TokenMark",
+    "UnknownName",
     "Worker",
 ]

@@ -36,6 +36,7 @@ class Job(models.Model):
     attempts = models.IntegerField(_("attempts"), default=0)
     max_attempts = models.IntegerField(_("max attempts"), null=True, blank=True)
     losses = models.IntegerField(_("losses"), default=0)
+    infrastructure_failures = models.SmallIntegerField(_("infrastructure failures"), default=0, db_default=0)
     timeout = models.FloatField(_("timeout in seconds"), null=True, blank=True)
     locked_by = models.UUIDField(_("worker"), null=True, blank=True)
     locked_until = models.DateTimeField(_("locked until"), null=True, blank=True)
@@ -43,6 +44,8 @@ class Job(models.Model):
     cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, blank=True)
     unique_key = models.CharField(_("unique key"), max_length=255, null=True, blank=True)
     unique_until_start = models.BooleanField(_("unique until it starts"), default=False)
+    #: Whose keys these are: two jobs may use the same text. None in rows from before there was a scope.
+    scope = models.CharField(_("scope of its keys"), max_length=200, null=True, blank=True)
     idempotency_key = models.CharField(_("idempotency key"), max_length=255, null=True, blank=True)
     concurrency_key = models.CharField(_("concurrency key"), max_length=255, null=True, blank=True)
     scheduled_for = models.DateTimeField(_("scheduled for"), null=True, blank=True)
@@ -51,6 +54,7 @@ class Job(models.Model):
     progress = models.JSONField(_("progress"), null=True, blank=True)
     created_at = models.DateTimeField(_("created at"), default=timezone.now)
     started_at = models.DateTimeField(_("started at"), null=True, blank=True)
+    first_started_at = models.DateTimeField(_("first started at"), null=True, blank=True)
     finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
 
     objects: ClassVar[models.Manager[Job]] = JobsManager()
