@@ -127,7 +127,7 @@ def test_a_lost_job_is_queued_again_with_backoff_from_the_second_loss_on(losses:
     ],
 )
 def test_no_backoff_overflows(backoff: Backoff) -> None:
-    """P08: one job with many losses must not stop the reaping of all."""
+    """FR-P08: one job with many losses must not stop the reaping of all."""
     for losses in (1, 2, 70, 2**31 - 2):
         lost(losses=losses, max_attempts=None)
     before = timezone.now()

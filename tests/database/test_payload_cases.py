@@ -1,4 +1,6 @@
-"""P01, P04, P05, P07, P11 through enqueue: what comes back is what went in, or nothing is stored and the caller is told."""
+"""FR-P01, FR-P04, FR-P05, FR-P07, FR-P11 through enqueue: what comes back is what went in, or nothing
+is stored and the caller is told.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P12: enqueue is part of the caller's transaction, whatever becomes of it."""
+"""FR-P12: enqueue is part of the caller's transaction, whatever becomes of it."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_each_queue_of_a_transaction_is_announced(ear: Ear) -> None:
 
 
 def test_a_message_carries_no_payload_of_the_job(ear: Ear) -> None:
-    """P07: a NOTIFY holds less than 8,000 bytes."""
+    """FR-P07: a NOTIFY holds less than 8,000 bytes."""
     noop.using(queue="q" * 100, priority=-100).enqueue_many([(number,) for number in range(600)])
     assert ear.heard() == [f"work {'q' * 100} -100"]
 

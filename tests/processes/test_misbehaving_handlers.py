@@ -1,4 +1,4 @@
-"""Whatever a handler raises is one failed attempt of its own job: the slot goes on (cases L05, P02)."""
+"""Whatever a handler raises is one failed attempt of its own job: the slot goes on (cases L05, FR-P02)."""
 
 from __future__ import annotations
 

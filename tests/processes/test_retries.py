@@ -1,4 +1,4 @@
-"""What a handler may answer, and when it is tried again (cases P08, L18)."""
+"""What a handler may answer, and when it is tried again (cases FR-P08, L18)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_without_a_limit_it_is_tried_for_ever(worker: JobWorker) -> None:
 
 @pytest.mark.parametrize("attempts", [46, 63, 1022, 1999, 10**6])
 def test_a_large_number_of_attempts_does_not_overflow(worker: JobWorker, attempts: int) -> None:
-    """Case P08: base 0.01, factor 5, cap 0.2; 5 to the power of a million is no float."""
+    """Case FR-P08: base 0.01, factor 5, cap 0.2; 5 to the power of a million is no float."""
     limited, unlimited = (
         probes.never_gives_up.using(max_attempts=limit, delay=3600).enqueue() for limit in (attempts + 2, None)
     )

@@ -1,4 +1,4 @@
-"""Old code meets a new job (case P09): it is left to a worker that knows it."""
+"""Old code meets a new job (case FR-P09): it is left to a worker that knows it."""
 
 from __future__ import annotations
 

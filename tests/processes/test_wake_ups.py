@@ -1,4 +1,4 @@
-"""Notifications save waiting, and nothing depends on them (design, protocol 11; case P07)."""
+"""Notifications save waiting, and nothing depends on them (design, protocol 11; case FR-P07)."""
 
 from __future__ import annotations
 
