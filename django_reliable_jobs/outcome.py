@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django_reliable_jobs.states import REASON_UNKNOWN_JOB, JobStatus
+from django_reliable_jobs.states import REASON_EXPIRED, REASON_UNKNOWN_JOB, JobStatus
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,7 +23,7 @@ class ErrorRecord:
 @dataclass(slots=True, frozen=True)
 class Outcome:
     """`delay` is the seconds until `run_at`, None leaves `run_at` (and so the job's place in the order) as it is;
-    `give_back` hands the attempt back (release, snooze, unknown job)."""
+    `give_back` hands the attempt back (release, snooze, unknown job); `unbegun`: its handler was not called (protocol 31)."""
 
     status: JobStatus
     reason: str = ""
@@ -32,10 +32,16 @@ class Outcome:
     result: str | None = None
     error: ErrorRecord | None = None
     unknown: bool = False
+    unbegun: bool = False
 
 
 DONE = Outcome(JobStatus.DONE)
+#: Handed back after its handler had begun: such a job never expires.
 RELEASED = Outcome(JobStatus.QUEUED, give_back=True)
+#: Handed back before its handler was called: if no earlier attempt had begun, the job can still expire.
+UNBEGUN = Outcome(JobStatus.QUEUED, give_back=True, unbegun=True)
+#: Its `expires_at` passed while it was held, before its handler was called (`Lease.expires_in`).
+EXPIRED = Outcome(JobStatus.CANCELLED, REASON_EXPIRED, give_back=True, unbegun=True)
 
 
 def done(result: str | None = None, reason: str = "") -> Outcome:
@@ -48,7 +54,7 @@ def snoozed(delay: float) -> Outcome:
 
 def unknown_job(delay: float) -> Outcome:
     """Put back for a worker with newer code; the row remembers since when its name is unknown."""
-    return Outcome(JobStatus.QUEUED, reason=REASON_UNKNOWN_JOB, delay=delay, give_back=True, unknown=True)
+    return Outcome(JobStatus.QUEUED, reason=REASON_UNKNOWN_JOB, delay=delay, give_back=True, unknown=True, unbegun=True)
 
 
 def dead(reason: str, error: ErrorRecord | None = None) -> Outcome:

@@ -87,7 +87,8 @@ def job(
     - `isolation`: `"thread"`, or `"process"` for a child process that can be killed; `memory_limit` in MiB needs it.
     - `unique_key`: a string or a callable of the arguments; at most one unfinished job has it. `unique_until="start"`
       frees the key when the job starts.
-    - `expires`: seconds or `timedelta` after the enqueue; a job that has not started by then is CANCELLED.
+    - `expires`: seconds or `timedelta` after the enqueue; a job whose handler has not begun by then is CANCELLED. One that has
+      once begun never expires.
     - `redact`: parameter names whose values are not shown to people.
 
     Raises `JobConfigurationError` for options that make no sense and for a name that is taken.

@@ -40,18 +40,21 @@ class JobFactory(DjangoModelFactory[Job]):
             locked_until=factory.LazyFunction(lambda: ago(-30)),
             fencing_token=factory.LazyFunction(next_token),
             started_at=factory.LazyFunction(timezone.now),
+            first_started_at=factory.SelfAttribute("started_at"),
         )
         failed = factory.Trait(
             status=JobStatus.FAILED,
             attempts=1,
             fencing_token=factory.LazyFunction(next_token),
             started_at=factory.LazyFunction(lambda: ago(60)),
+            first_started_at=factory.SelfAttribute("started_at"),
         )
         done = factory.Trait(
             status=JobStatus.DONE,
             attempts=1,
             fencing_token=factory.LazyFunction(next_token),
             started_at=factory.LazyFunction(lambda: ago(60)),
+            first_started_at=factory.SelfAttribute("started_at"),
             finished_at=factory.LazyFunction(lambda: ago(30)),
         )
         dead = factory.Trait(
@@ -60,6 +63,7 @@ class JobFactory(DjangoModelFactory[Job]):
             attempts=1,
             fencing_token=factory.LazyFunction(next_token),
             started_at=factory.LazyFunction(lambda: ago(60)),
+            first_started_at=factory.SelfAttribute("started_at"),
             finished_at=factory.LazyFunction(lambda: ago(30)),
         )
         cancelled = factory.Trait(

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import DateTimeField, F, Func, Q, Value
 from django.db.models.fields.json import JSONField
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now, NullIf
 from django.utils import timezone
 
 from django_reliable_jobs.lease import Lease
@@ -62,7 +62,7 @@ def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], int]:
         jobs = Job.objects.using(alias).filter(
             pk__in=[row[2] for row in found if row[3] == share], status__in=CLAIMABLE, run_at__lte=Now()
         )
-        jobs = jobs.annotate(unknown_for=Clock() - F("unknown_since"))
+        jobs = jobs.annotate(unknown_for=Clock() - F("unknown_since"), expires_in=F("expires_at") - Now())
         in_order = jobs.order_by("-priority", "run_at", "id").select_for_update(skip_locked=True, no_key=True)
         locked += in_order[: wanted if cap is None else min(cap, wanted)]
     locked.sort(key=lambda job: (-job.priority, job.run_at, job.pk))
@@ -71,7 +71,8 @@ def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], int]:
 
 def _due(alias: str, pair: Pair, wish: Wish) -> list[tuple[int, datetime, int]]:
     """The order, ending in the id, of the pair's first jobs."""
-    in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
+    begun = Q(first_started_at__isnull=False) | Q(attempts__gt=0)
+    in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=Now()) | begun
     jobs = Job.objects.using(alias).filter(
         in_time,
         Q(run_at__gt=pair.since) | Q(run_at=pair.since, pk__gte=pair.job_id),
@@ -103,6 +104,7 @@ def _claim(alias: str, worker: UUID, lease: float, jobs: Sequence[Job]) -> list[
             locked_by=worker,
             locked_until=Clock() + timedelta(seconds=lease),
             started_at=Now(),
+            first_started_at=Coalesce("first_started_at", Now()),
             finished_at=None,
             attempts=F("attempts") + 1,
             fencing_token=token,
@@ -110,6 +112,7 @@ def _claim(alias: str, worker: UUID, lease: float, jobs: Sequence[Job]) -> list[
             progress=None,
         )
         unknown_for: timedelta | None = job.unknown_for  # type: ignore[attr-defined]
+        expires_in: timedelta | None = job.expires_in  # type: ignore[attr-defined]
         leases.append(
             Lease(
                 job.pk,
@@ -127,6 +130,7 @@ def _claim(alias: str, worker: UUID, lease: float, jobs: Sequence[Job]) -> list[
                 job.scheduled_for,
                 job.run_at if timezone.is_aware(job.run_at) else timezone.make_aware(job.run_at),
                 None if unknown_for is None else unknown_for.total_seconds(),
+                None if expires_in is None or job.first_started_at or job.attempts else expires_in.total_seconds(),
             )
         )
     return leases
@@ -149,6 +153,7 @@ def _settle(alias: str, worker: UUID, offer: Offer) -> bool:
         reason=reason,
         run_at=F("run_at") if outcome.delay is None else Clock() + timedelta(seconds=outcome.delay),
         attempts=F("attempts") - int(outcome.give_back),
+        first_started_at=NullIf(F("first_started_at"), F("started_at")) if outcome.unbegun else F("first_started_at"),
         unknown_since=(job.unknown_since or Now()) if outcome.unknown else None,
         result=None if outcome.result is None else Value(json.loads(outcome.result), JSONField()),
         progress=None if job_progress is None else Value(job_progress, JSONField()),

@@ -233,7 +233,7 @@ class Engine(threading.Thread):
         self.ledger.hold(attempt)
         self.claimed_jobs += 1
         if not self.accepting:
-            attempt.decide(outcome.RELEASED)
+            attempt.decide(outcome.UNBEGUN)
             self.ledger.decided(attempt)
             return
         try:

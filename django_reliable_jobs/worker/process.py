@@ -24,6 +24,7 @@ from django.db import Error as DatabaseTrouble
 from django_reliable_jobs import __version__, conf, outcome
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.errors import LeaseLost
+from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.store import presence
 from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.worker import exit_codes
@@ -178,8 +179,7 @@ class WorkerProcess:
         self.engine.accepting = False
         self.heart.me.stopping = True
         self.heart.beat_soon()
-        for attempt in self.pool.withdraw():
-            self._hand_back(attempt)
+        self._hand_back(self.pool.withdraw(), outcome.UNBEGUN)
         until = time.monotonic() + self.options.grace
         if self.pool.occupied:
             logger.info(
@@ -192,8 +192,8 @@ class WorkerProcess:
         until = time.monotonic() + (OBEY / 5 if self._at_once else OBEY)
         while self.pool.occupied and time.monotonic() < until:
             time.sleep(0.02)
-        for attempt in [*self.pool.withdraw(), *self.pool.occupied]:
-            self._hand_back(attempt)
+        self._hand_back(self.pool.withdraw(), outcome.UNBEGUN)
+        self._hand_back(list(self.pool.occupied), outcome.RELEASED)
         self.engine.stopping = True
         self.inbox.put(None)
         self.engine.ended.wait(LAST_WORDS)
@@ -203,9 +203,10 @@ class WorkerProcess:
         self._say_goodbye()
         self.watchdog.stop()
 
-    def _hand_back(self, attempt: Attempt) -> None:
-        attempt.decide(outcome.RELEASED)
-        self.inbox.put(attempt)
+    def _hand_back(self, attempts: Sequence[Attempt], what: Outcome) -> None:
+        for attempt in attempts:
+            attempt.decide(what)
+            self.inbox.put(attempt)
 
     def _say_goodbye(self) -> None:
         if not self.engine.ended.is_set():

@@ -16,7 +16,8 @@ from uuid import UUID
 
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.definition import JobDefinition
-from django_reliable_jobs.outcome import Outcome
+from django_reliable_jobs.errors import LeaseLost
+from django_reliable_jobs.outcome import UNBEGUN, Outcome
 from django_reliable_jobs.worker import executor, journal
 from django_reliable_jobs.worker.isolation import IsolatedRunner, Nursery
 from django_reliable_jobs.worker.runner import Runner
@@ -55,7 +56,10 @@ class Slot(threading.Thread):
         runner = self._runner_for(attempt, definition)
         self.current = (attempt, definition)
         attempt.start()
-        outcome, settled = runner.run(attempt, definition)
+        if attempt.stop_kind is LeaseLost:  # while it waited for a slot; if the row is still ours, nothing has begun
+            outcome, settled = UNBEGUN, False
+        else:
+            outcome, settled = runner.run(attempt, definition)
         attempt.took = time.monotonic() - (attempt.started or 0.0)
         self.current = None
         self.pool.finished(attempt, outcome, settled=settled)

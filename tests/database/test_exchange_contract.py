@@ -35,6 +35,8 @@ OUTCOMES: dict[str, tuple[Outcome, dict[str, Any]]] = {
     "dead": (outcome.dead("permanent failure", ERROR), {"status": "DEAD", "reason": "permanent failure"}),
     "cancelled": (outcome.cancelled("cancel requested", ERROR), {"status": "CANCELLED", "reason": "cancel requested"}),
     "released": (outcome.RELEASED, {"status": "QUEUED", "attempts": 2}),
+    "handed back unbegun": (outcome.UNBEGUN, {"status": "QUEUED", "attempts": 2}),
+    "expired": (outcome.EXPIRED, {"status": "CANCELLED", "reason": "expired", "attempts": 2}),
     "snoozed": (outcome.snoozed(90.0), {"status": "QUEUED", "attempts": 2, "delay": 90.0}),
     "unknown": (outcome.unknown_job(15.0), {"status": "QUEUED", "reason": "unknown job", "attempts": 2, "delay": 15.0}),
 }
@@ -62,6 +64,7 @@ def test_each_outcome_is_recorded(exchange: Exchange, given: Outcome, expected: 
     assert now.fencing_token == job.fencing_token, "the token stays after the settle"
     assert (now.locked_by, now.locked_until) == (job.locked_by if finished else None, None)
     assert now.started_at == job.started_at
+    assert now.first_started_at == (None if given.unbegun else job.started_at)
     assert (now.unknown_since is not None) == given.unknown
     assert (now.finished_at is not None) == finished
     if finished:

@@ -109,6 +109,22 @@ def test_a_stopped_worker_starts_nothing_that_it_had_waiting(fleet: Fleet) -> No
         assert len(marks(job)) == 1, "it ran once, in the second worker"
 
 
+def test_what_a_deploy_hands_back_expires_only_if_no_handler_had_begun(fleet: Fleet) -> None:
+    """P05: one job runs and others wait in memory for its slot when the worker is told to stop."""
+    worker = fleet.start("--slots", "1", "--grace", "0", settings={**SETTINGS, "PREFETCH": 5})
+    begun = probes.nap.using(expires=3600).enqueue(60, "long")
+    marked("long begins")
+    waiting = [probes.note.using(expires=3600).enqueue(f"waiting {n}") for n in range(3)]
+    wait_until(lambda: Job.objects.filter(status=JobStatus.RUNNING).count() == 4, worker.tail)
+    assert worker.stop() == 0
+    sql("UPDATE django_reliable_jobs_job SET expires_at = statement_timestamp() RETURNING id")
+    assert fresh(begun).status == JobStatus.QUEUED
+    fleet.start("--slots", "1", settings=SETTINGS)
+    wait_until(lambda: Job.objects.filter(reason="expired").count() == 3)
+    assert {fresh(job).attempts for job in waiting} == {0}
+    wait_until(lambda: len(marks(begun)) == 2)
+
+
 def test_two_workers_never_run_one_job_at_the_same_time(fleet: Fleet) -> None:
     workers = [fleet.start("--slots", "4", settings={"LEASE": 30}) for _ in range(3)]
     ids = probes.note.enqueue_many([(str(n),) for n in range(600)])

@@ -8,7 +8,8 @@ WITH taken AS MATERIALIZED (
       FROM django_reliable_jobs_job AS job
      WHERE job.status IN ('QUEUED', 'FAILED') AND job.queue = %(queue)s::text AND job.priority = %(priority)s::int
        AND (job.run_at, job.id) >= (%(since)s::timestamptz, %(since_id)s::bigint) AND job.run_at <= statement_timestamp()
-       AND (job.expires_at IS NULL OR job.expires_at > statement_timestamp())
+       AND (job.expires_at IS NULL OR job.expires_at > statement_timestamp()
+            OR job.first_started_at IS NOT NULL OR job.attempts > 0)
        AND job.name <> ALL (%(unknown_names)s::text[])
        AND NOT EXISTS (
         SELECT FROM django_reliable_jobs_queuestate AS state WHERE state.queue = %(queue)s::text AND state.paused)

@@ -3,7 +3,8 @@
 -- Settle. `owned` decides: the pair (id, token) with status RUNNING, locked in id order, rows that somebody holds locked
 -- skipped (they are offered again in the next round). Whatever is not in `owned` is not written. The token stays in every
 -- join: a worker that claimed its own lost job again may offer both of its attempts. A cancel request turns anything but
--- DONE into CANCELLED.
+-- DONE into CANCELLED. What is handed back unbegun loses its `first_started_at` if this claim gave it that: `started_at` is
+-- then the same moment.
 --
 -- Claim. `candidate` reads the claimable-only index once for each (queue, priority) that the worker knows of, so that
 -- neither finished, running nor future rows, nor another queue's backlog, cost anything; `since` starts behind the entries
@@ -13,15 +14,15 @@
 -- the first `free` are taken; those beyond are taken ahead of a free slot only up to the first that must not be (a last
 -- attempt, or one that was lost before: protocol 8), so that such a row is not passed over for ever.
 WITH offered AS MATERIALIZED (
-    SELECT d.job_id, d.token, 'DONE' AS status, '' AS reason, NULL::float8 AS delay, 0 AS give_back, false AS unknown,
-           NULL::text AS result, NULL::text AS progress, NULL::int AS attempt, NULL::text AS kind, NULL::text AS message,
-           NULL::text AS traceback
+    SELECT d.job_id, d.token, 'DONE' AS status, '' AS reason, NULL::float8 AS delay, 0 AS give_back, false AS unbegun,
+           false AS unknown, NULL::text AS result, NULL::text AS progress, NULL::int AS attempt, NULL::text AS kind,
+           NULL::text AS message, NULL::text AS traceback
       FROM unnest(%(done_ids)s::bigint[], %(done_tokens)s::bigint[]) AS d (job_id, token)
      UNION ALL
     SELECT *
       FROM unnest(%(job_ids)s::bigint[], %(tokens)s::bigint[], %(statuses)s::text[], %(reasons)s::text[],
-                  %(delays)s::float8[], %(give_backs)s::int[], %(unknowns)s::bool[], %(results)s::text[],
-                  %(progresses)s::text[], %(error_attempts)s::int[], %(error_kinds)s::text[],
+                  %(delays)s::float8[], %(give_backs)s::int[], %(unbeguns)s::bool[], %(unknowns)s::bool[],
+                  %(results)s::text[], %(progresses)s::text[], %(error_attempts)s::int[], %(error_kinds)s::text[],
                   %(error_messages)s::text[], %(error_tracebacks)s::text[])
 ), owned AS MATERIALIZED (
     SELECT o.*, job.cancel_requested_at IS NOT NULL AND o.status <> 'DONE' AS cancelled
@@ -37,6 +38,8 @@ WITH offered AS MATERIALIZED (
            reason = CASE WHEN owned.cancelled THEN 'cancel requested' ELSE owned.reason END,
            run_at = coalesce(statement_timestamp() + make_interval(secs => owned.delay), job.run_at),
            attempts = job.attempts - owned.give_back,
+           first_started_at = CASE WHEN owned.unbegun THEN nullif(job.first_started_at, job.started_at)
+                                   ELSE job.first_started_at END,
            unknown_since = CASE WHEN owned.unknown THEN coalesce(job.unknown_since, statement_timestamp()) END,
            result = owned.result::jsonb,
            progress = coalesce(owned.progress::jsonb, job.progress),
@@ -75,7 +78,8 @@ WITH offered AS MATERIALIZED (
               FROM django_reliable_jobs_job AS job
              WHERE job.status IN ('QUEUED', 'FAILED') AND job.queue = pair.queue AND job.priority = pair.priority
                AND (job.run_at, job.id) >= (pair.since, pair.since_id) AND job.run_at <= statement_timestamp()
-               AND (job.expires_at IS NULL OR job.expires_at > statement_timestamp())
+               AND (job.expires_at IS NULL OR job.expires_at > statement_timestamp()
+                    OR job.first_started_at IS NOT NULL OR job.attempts > 0)
                AND job.name <> ALL (%(unknown_names)s::text[])
              ORDER BY job.run_at, job.id
              LIMIT %(window)s) AS c
@@ -110,6 +114,6 @@ WITH offered AS MATERIALIZED (
     {part_claimed}
 )
 SELECT (SELECT array_agg(settled.fencing_token) FROM settled), (SELECT count(*) FROM candidate),
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 UNION ALL
 SELECT NULL, NULL, claimed.* FROM claimed

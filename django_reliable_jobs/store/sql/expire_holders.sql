@@ -3,7 +3,7 @@ WITH late AS MATERIALIZED (
     SELECT job.id
       FROM django_reliable_jobs_job AS job
      WHERE job.unique_key = ANY (%(unique_keys)s::text[]) AND job.status IN ('QUEUED', 'FAILED')
-       AND job.expires_at <= statement_timestamp()
+       AND job.expires_at <= statement_timestamp() AND job.first_started_at IS NULL AND job.attempts = 0
      ORDER BY job.id
        FOR NO KEY UPDATE OF job
 )

@@ -5,6 +5,7 @@
           locked_by = %(worker)s::uuid,
           locked_until = clock_timestamp() + make_interval(secs => %(lease)s::float8),
           started_at = statement_timestamp(),
+          first_started_at = coalesce(job.first_started_at, statement_timestamp()),
           finished_at = NULL,
           attempts = job.attempts + 1,
           fencing_token = nextval('django_reliable_jobs_fencing_token'),
@@ -15,4 +16,6 @@
 RETURNING job.id, job.fencing_token, job.name, job.queue, job.priority, job.args, job.kwargs, job.attempts,
           job.max_attempts, job.losses, job.timeout, job.idempotency_key,
           job.scheduled_for AT TIME ZONE 'UTC', job.run_at AT TIME ZONE 'UTC',
-          extract(epoch FROM statement_timestamp() - job.unknown_since)::float8
+          extract(epoch FROM statement_timestamp() - job.unknown_since)::float8,
+          CASE WHEN job.first_started_at = job.started_at AND job.attempts = 1
+               THEN extract(epoch FROM job.expires_at - statement_timestamp())::float8 END

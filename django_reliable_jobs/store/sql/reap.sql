@@ -1,6 +1,7 @@
 -- Gives back what its owner has lost: expired leases or, for a worker known to be dead, all of its leases. The lease is
 -- checked again on the locked version of the row, so that a job which was settled or heartbeaten meanwhile is left alone.
--- From the second loss on the job waits (backoff), since it may be what kills its workers.
+-- Nobody knows what a lost host had begun: all of it counts as begun, also what older code has claimed, which sets no
+-- `first_started_at`. From the second loss on the job waits (backoff), since it may be what kills its workers.
 WITH lost AS MATERIALIZED (
     SELECT job.id, job.locked_by, job.started_at,
            CASE WHEN job.cancel_requested_at IS NOT NULL THEN 'CANCELLED'
@@ -29,6 +30,7 @@ WITH lost AS MATERIALIZED (
        SET status = lost.status,
            reason = CASE lost.status WHEN 'CANCELLED' THEN 'cancel requested' ELSE 'lost' END,
            losses = job.losses + 1,
+           first_started_at = coalesce(job.first_started_at, job.started_at),
            run_at = CASE WHEN lost.status = 'QUEUED' AND job.losses >= 1
                          THEN statement_timestamp() + make_interval(secs => (0.5 + random() / 2) * least(%(cap)s::float8,
                               %(base)s::float8 * power(%(factor)s::float8, least(job.losses - 1, %(steps)s::float8))))

@@ -1,4 +1,5 @@
--- Hands back the leases of a worker that it does not hold: of a claim whose answer never arrived. No attempt is used.
+-- Hands back the leases of a worker that it does not hold: of a claim whose answer never arrived. Nothing of them has begun:
+-- no attempt is used, and `first_started_at` is taken back if that claim was the first (then `started_at` is the same).
 WITH unheld AS MATERIALIZED (
     SELECT job.id
       FROM django_reliable_jobs_job AS job
@@ -11,6 +12,7 @@ UPDATE django_reliable_jobs_job AS job
    SET status = CASE WHEN job.cancel_requested_at IS NULL THEN 'QUEUED' ELSE 'CANCELLED' END,
        reason = CASE WHEN job.cancel_requested_at IS NULL THEN '' ELSE 'cancel requested' END,
        attempts = job.attempts - 1,
+       first_started_at = nullif(job.first_started_at, job.started_at),
        locked_by = NULL,
        locked_until = NULL,
        finished_at = CASE WHEN job.cancel_requested_at IS NOT NULL THEN statement_timestamp() END
