@@ -6,13 +6,17 @@ outcome is offered to the database; whether that one is written is then decided 
 
 Who stops. `stop` is told once why (the first reason stays) and calls what the slot put into `on_stop`: cancel the
 asyncio task, cancel the running query, raise the exception in the thread.
+
+Without locks: a stop exception can land in the handler's thread between the acquire of a lock and its `try`, and the
+heartbeat, which may stop any attempt, would wait for that lock for ever. The first one is who `dict.setdefault` lets in,
+which is one step of the interpreter.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.lease import Lease
@@ -24,8 +28,7 @@ Clock = Callable[[], float]
 class Attempt:
     """Times are `time.monotonic()` seconds of this process; a host's wall clock has no say."""
 
-    __slots__ = ("_lock", "deadline", "key", "lease", "on_stop", "outcome", "progress", "safe_until", "settled", "started",
-                 "stop_kind", "stopped_at", "told", "took")  # fmt: skip
+    __slots__ = ("_first", "deadline", "key", "lease", "on_stop", "progress", "safe_until", "started", "told", "took")
 
     def __init__(self, lease: Lease, safe_until: float = float("inf")) -> None:
         self.lease = lease
@@ -36,17 +39,39 @@ class Attempt:
         #: Seconds that the handler ran, once it has come back.
         self.took: float | None = None
         self.deadline: float | None = None
-        self.outcome: Outcome | None = None
-        #: The outcome is in the database already: an atomic job wrote it in its own transaction.
-        self.settled = False
         #: The last reported progress (JSON text), taken by the next heartbeat or exchange.
         self.progress: str | None = None
-        self.stop_kind: type[StopHandler] | None = None
-        self.stopped_at: float | None = None
         #: The handler has been told by `check()`; it needs no exception from outside.
         self.told = False
         self.on_stop: Callable[[Attempt, type[StopHandler]], None] | None = None
-        self._lock = threading.Lock()
+        #: What only the first one may say: "outcome", "stop", "slot".
+        self._first: dict[str, Any] = {}
+
+    @property
+    def outcome(self) -> Outcome | None:
+        found: tuple[Outcome, bool] | None = self._first.get("outcome")
+        return None if found is None else found[0]
+
+    @outcome.setter
+    def outcome(self, instead: Outcome) -> None:
+        """Instead of one that the database refuses."""
+        self._first["outcome"] = (instead, self.settled)
+
+    @property
+    def settled(self) -> bool:
+        """The outcome is in the database already: an atomic job wrote it in its own transaction."""
+        found: tuple[Outcome, bool] | None = self._first.get("outcome")
+        return found is not None and found[1]
+
+    @property
+    def stop_kind(self) -> type[StopHandler] | None:
+        found: tuple[type[StopHandler], float] | None = self._first.get("stop")
+        return None if found is None else found[0]
+
+    @property
+    def stopped_at(self) -> float | None:
+        found: tuple[type[StopHandler], float] | None = self._first.get("stop")
+        return None if found is None else found[1]
 
     def start(self) -> None:
         """The handler begins now; its deadline counts from here."""
@@ -59,24 +84,24 @@ class Attempt:
 
     def stop(self, kind: type[StopHandler]) -> bool:
         """Tell the handler to stop. False when it was told before, or when it is decided already."""
-        with self._lock:
-            if self.stop_kind is not None or self.outcome is not None:
-                return False
-            self.stop_kind = kind
-            self.stopped_at = time.monotonic()
-            on_stop = self.on_stop
+        told = (kind, time.monotonic())
+        if "outcome" in self._first or self._first.setdefault("stop", told) is not told:
+            return False
+        # Whoever sets `on_stop` looks for the stop after that, so one of the two sees the other.
+        on_stop = self.on_stop
         if on_stop is not None:
             on_stop(self, kind)
         return True
 
     def decide(self, outcome: Outcome, *, settled: bool = False) -> bool:
         """Record what the attempt came to; False when that was decided before."""
-        with self._lock:
-            if self.outcome is not None:
-                return False
-            self.outcome = outcome
-            self.settled = settled
-            return True
+        said = (outcome, settled)
+        return self._first.setdefault("outcome", said) is said
+
+    def leave(self, who: object) -> bool:
+        """The attempt no longer occupies its slot: its handler came back, or its thread is written off. False when the
+        other one has said so before."""
+        return self._first.setdefault("slot", who) is who
 
     def check(self) -> None:
         """Raise why the handler is to stop, if it is."""

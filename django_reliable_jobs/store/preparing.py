@@ -12,7 +12,6 @@ transaction that one enqueue fails, as it cannot be repeated there.
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,8 +25,9 @@ from django_reliable_jobs.store.connections import goes_through_a_pooler
 USED_TO = 5
 NEVER = -1
 
+# Without a lock: each change is one step of the interpreter, and two threads that use one connection at the same time cost a
+# count at most. A lock could be taken at the moment of a fork, or by a handler that is stopped just then: for ever.
 _uses: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-_lock = threading.Lock()
 
 
 class PreparingCursor(RawCursor[Any]):
@@ -39,8 +39,7 @@ class PreparingCursor(RawCursor[Any]):
         try:
             return super().execute(query, params, **options | {"prepare": True})
         except InvalidSqlStatementName:
-            with _lock:
-                _uses[connection] = NEVER
+            _uses[connection] = NEVER
             if connection.info.transaction_status is not TransactionStatus.IDLE:
                 raise
         finally:
@@ -57,6 +56,5 @@ def may_prepare(raw: Any) -> bool:
         return False
     if uses == USED_TO and goes_through_a_pooler(raw):
         uses = NEVER - 1
-    with _lock:
-        _uses[raw] = uses + 1
+    _uses[raw] = uses + 1
     return False

@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Callable
 
+from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
 from django_reliable_jobs.outcome import ErrorRecord
-from django_reliable_jobs.worker import executor
+from django_reliable_jobs.worker import executor, journal
 from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.slots import Slot, SlotPool
@@ -54,17 +55,17 @@ class Watchdog(threading.Thread):
             quiet = not self.pool.occupied and not self.heart.is_asking
             if self._hurry.wait(IDLE_ROUND if quiet else ROUND):
                 self._hurry.clear()
-            self.patience.cut_the_overdue()
-            try:
-                self._listen_to_the_heart()
-            except Exception:
-                logger.exception("the watchdog stumbled over the heart")
+            for look in (self.patience.cut_the_overdue, self._listen_to_the_heart):
+                try:
+                    look()
+                except Exception as error:  # noqa: BLE001 - it is logged, and the round goes on
+                    journal.broken(f"watchdog: {look.__name__}", error)
             now = time.monotonic()
             for slot in list(self.pool.slots):
                 try:
                     self._look_at(slot, now)
-                except Exception:
-                    logger.exception("the watchdog stumbled over %s", slot.name)
+                except Exception as error:  # noqa: BLE001 - it is logged, and the round goes on
+                    journal.broken(f"watchdog: looking at {slot.name}", error)
 
     def stop(self) -> None:
         self._stopping = True
@@ -87,7 +88,7 @@ class Watchdog(threading.Thread):
         if attempt.deadline is not None and now >= attempt.deadline and attempt.stop_kind is None:
             where = slot.where()
             if attempt.stop(DeadlineExceeded):
-                self._decide(slot, definition, DeadlineExceeded, where)
+                self._decide(attempt, definition, DeadlineExceeded, where)
         if attempt.stopped_at is None:
             return
         since = now - attempt.stopped_at
@@ -95,18 +96,14 @@ class Watchdog(threading.Thread):
             slot.insist(attempt, final=since >= self.grace)
         if since >= self.grace + (INSIST if slot.isolated else 0.0):
             if attempt.outcome is None and attempt.stop_kind is not None:
-                self._decide(slot, definition, attempt.stop_kind, slot.where())
-            logger.warning(
-                "%s #%s does not stop: %s is written off", attempt.lease.name, attempt.lease.job_id, slot.name
-            )
-            self.pool.write_off(slot)
-            self._written_off()
+                self._decide(attempt, definition, attempt.stop_kind, slot.where())
+            if self.pool.write_off(slot, attempt):
+                logger.warning(
+                    "%s #%s does not stop: %s is written off", attempt.lease.name, attempt.lease.job_id, slot.name
+                )
+                self._written_off()
 
-    def _decide(self, slot: Slot, definition: JobDefinition, kind: type[StopHandler], where: str) -> None:
-        work = slot.current
-        if work is None:
-            return
-        attempt = work[0]
+    def _decide(self, attempt: Attempt, definition: JobDefinition, kind: type[StopHandler], where: str) -> None:
         if issubclass(kind, DeadlineExceeded):
             message = f"the attempt ran longer than its timeout of {attempt.lease.timeout:g} s"
         else:

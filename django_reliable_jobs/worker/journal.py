@@ -75,5 +75,13 @@ def trouble(part: str, error: BaseException) -> None:
         logger.error("%s failed, it is tried again: %s", part, str(error).strip())
 
 
+def broken(part: str, error: BaseException) -> None:
+    """This part of the worker met what it does not know. Its loop goes on, and may meet it again at once."""
+    now = time.monotonic()
+    if now - _troubles.get(part, -TROUBLE_EVERY) >= TROUBLE_EVERY:
+        _troubles[part] = now
+        logger.error("%s failed, it is tried again", part, exc_info=error)
+
+
 def is_connection_trouble(error: BaseException) -> bool:
     return isinstance(error, (OperationalError, InterfaceError))

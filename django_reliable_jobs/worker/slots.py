@@ -46,8 +46,9 @@ class Slot(threading.Thread):
                 self._run_one(*work)
             except Exception as error:  # whatever it is (no more threads, no more files): the slot is not lost
                 logger.exception("%s stumbled over %s #%s", self.name, work[0].lease.name, work[0].lease.job_id)
-                self.current = None
-                self.pool.finished(work[0], executor.outcome_of_error(*work, error), settled=False)
+                if work[0].leave(self):
+                    self.current = None
+                    self.pool.finished(work[0], executor.outcome_of_error(*work, error), settled=False)
         self._runner.close()
         if self._child is not None:
             self._child.close()
@@ -60,6 +61,9 @@ class Slot(threading.Thread):
             outcome, settled = UNBEGUN, False
         else:
             outcome, settled = runner.run(attempt, definition)
+        if not attempt.leave(self):
+            self.written_off = True  # whoever has written this thread off may not have come to say so yet
+            return
         attempt.took = time.monotonic() - (attempt.started or 0.0)
         self.current = None
         self.pool.finished(attempt, outcome, settled=settled)
@@ -170,16 +174,17 @@ class SlotPool:
                 withdrawn.append(work[0])
         return withdrawn
 
-    def write_off(self, slot: Slot) -> None:
-        """The slot's handler does not come back: a fresh thread takes its place."""
-        work = slot.current
+    def write_off(self, slot: Slot, attempt: Attempt) -> bool:
+        """The attempt's handler does not come back: a fresh thread takes the slot's place. False: it has come back after all."""
+        if not attempt.leave("written off"):
+            return False
         slot.written_off = True
         self.written_off += 1
         self.slots.remove(slot)
-        if work is not None:
-            self.occupied.discard(work[0])
-            self.report(work[0])
+        self.occupied.discard(attempt)
+        self.report(attempt)
         self._add()
+        return True
 
     def close(self) -> None:
         """Let idle slots end; those that still run something are daemon threads and end with the process."""

@@ -116,11 +116,14 @@ class Supervisor:
         nurseries = {place.nursery: place.pid for place in self.places if place.nursery is not None and place.pid}
         now = time.monotonic()
         waits = [place.start_at - now for place in self.places if place.pid is None and not place.over]
-        sources: list[int | socket.socket] = [self._wake_read, *nurseries]
-        readable, _, _ = select.select(sources, [], [], max(0.01, min([1.0, *waits])))
-        for source in readable:
-            if isinstance(source, socket.socket):
-                self._job_children.serve(nurseries[source] or 0, source)
+        sources = {self._wake_read: None} | {nursery.fileno(): nursery for nursery in nurseries}
+        poll = select.poll()  # `select.select` refuses a descriptor of 1,024 and more
+        for descriptor in sources:
+            poll.register(descriptor, select.POLLIN)
+        for descriptor, _ in poll.poll(1000 * max(0.01, min([1.0, *waits]))):
+            nursery = sources[descriptor]
+            if nursery is not None:
+                self._job_children.serve(nurseries[nursery] or 0, nursery)
             else:
                 with suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)

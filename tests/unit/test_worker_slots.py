@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from queue import SimpleQueue
 from uuid import uuid4
 
 import pytest
 
+from django_reliable_jobs import outcome
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.registry import find
 from django_reliable_jobs.states import JobStatus
@@ -62,17 +65,57 @@ def test_what_no_slot_has_begun_can_be_withdrawn() -> None:
     assert pool.withdraw() == []
 
 
-def test_a_written_off_slot_is_replaced_and_its_late_word_is_not_heard() -> None:
+class Handler:
+    """What a slot runs instead of its job: it says when it begins, and ends when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun: SimpleQueue[Attempt] = SimpleQueue()
+        self.go: dict[Attempt, threading.Event] = defaultdict(threading.Event)
+        monkeypatch.setattr(Runner, "run", lambda _, attempt, __: self._run(attempt))
+
+    def _run(self, attempt: Attempt) -> tuple[outcome.Outcome, bool]:
+        self.begun.put(attempt)
+        assert self.go[attempt].wait(60)
+        return outcome.DONE, False
+
+
+def test_a_written_off_slot_is_replaced_and_its_late_word_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = Handler(monkeypatch)
     pool, reports = pool_of_one()
     attempt = submit(pool, 1)
-    assert reports.get(timeout=30) is attempt
+    assert handler.begun.get(timeout=30) is attempt
     (slot,) = pool.slots
-    pool.write_off(slot)
+    assert pool.write_off(slot, attempt)
+    assert reports.get(timeout=30) is attempt
     assert pool.written_off == 1
     assert slot not in pool.slots
+    handler.go[attempt].set()
+    slot.join(30)
+    assert not slot.is_alive()
+    assert attempt.outcome is None
     later = [submit(pool, token) for token in (2, 3)]
-    for _ in later:
+    for another in later:
+        handler.go[another].set()
         assert reports.get(timeout=30).outcome is not None
+    assert reports.empty()
+    pool.close()
+
+
+def test_a_slot_that_has_gone_on_to_another_attempt_is_not_written_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog has looked, the handler comes back, the slot begins the next one, the watchdog acts (case P24)."""
+    handler = Handler(monkeypatch)
+    pool, reports = pool_of_one()
+    late, following = submit(pool, 1), submit(pool, 2)
+    (slot,) = pool.slots
+    assert handler.begun.get(timeout=30) is late
+    handler.go[late].set()
+    assert handler.begun.get(timeout=30) is following
+    assert not pool.write_off(slot, late)
+    assert pool.slots == [slot], "the watchdog still sees to it"
+    assert following in pool.occupied
+    handler.go[following].set()
+    assert [reports.get(timeout=30) for _ in range(2)] == [late, following]
+    assert following.outcome is outcome.DONE
     pool.close()
 
 

@@ -1,0 +1,54 @@
+"""The watchdog goes on, whatever it meets: without it no deadline is kept."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from uuid import uuid4
+
+from django.db import connection
+
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.registry import find
+from django_reliable_jobs.states import REASON_DEADLINE
+from django_reliable_jobs.worker.deadlines import Watchdog
+from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.worker.slots import SlotPool
+from tests.processes.fleet import wait_until
+from tests.unit.test_worker_attempt import lease
+
+
+class Heart:
+    """One that has nothing to ask."""
+
+    is_asking = False
+    tries = 0
+
+
+class BrokenConnection:
+    alias = connection.alias
+
+    @property
+    def connection(self) -> Any:
+        raise RuntimeError("the state of this connection is broken")
+
+
+def test_a_connection_that_cannot_be_looked_at_does_not_end_the_watchdog() -> None:
+    """Case P36."""
+    patience = Patience(0.1)
+    patience._waiting[1] = (time.monotonic() - 60, BrokenConnection())  # type: ignore[assignment]
+    reports: list[Attempt] = []
+    pool = SlotPool(1, "default", uuid4(), reports.append)
+    watchdog = Watchdog(pool, Heart(), patience, 30.0, lambda: None)  # type: ignore[arg-type]
+    pool.start()
+    watchdog.start()
+    try:
+        attempt = Attempt(lease(name="probes.just_in_time", args="[60]", timeout=0.2))
+        pool.submit(attempt, find("probes.just_in_time"))
+        wait_until(lambda: reports, "the deadline")
+        assert watchdog.is_alive()
+        assert attempt.outcome is not None
+        assert attempt.outcome.reason == REASON_DEADLINE
+    finally:
+        watchdog.stop()
+        pool.close()
