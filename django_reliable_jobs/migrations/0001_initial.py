@@ -4,6 +4,8 @@ import django.db.models.deletion
 import django.utils.timezone
 from django.db import migrations, models
 
+from django_reliable_jobs.migrations._operations import PostgreSQLOnly
+
 
 class Migration(migrations.Migration):
 
@@ -15,7 +17,7 @@ class Migration(migrations.Migration):
     operations = [
         # Every fencing token comes from here, so that any two can be compared. No CACHE: a session that keeps numbers for
         # later would hand out a smaller one after another session's greater one.
-        migrations.RunSQL(
+        PostgreSQLOnly(
             "CREATE SEQUENCE django_reliable_jobs_fencing_token AS bigint NO CYCLE",
             "DROP SEQUENCE django_reliable_jobs_fencing_token",
         ),

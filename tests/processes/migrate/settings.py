@@ -3,6 +3,7 @@
 DATABASE_URL, MIGRATE_DATABASE_URL, RELIABLE_JOBS_JSON   as in the test project
 LOCAL_FILE      a SQLite database, as the alias `local`, for the app `depot` only
 LOCAL_MARIADB   the same on MariaDB: its socket, a colon, and the database
+LOCAL_ALL       the alias `local` is for all apps, as in a project without a router
 MORE_APPS       apps to go before the others, separated by commas
 """
 
@@ -34,7 +35,7 @@ if where := env.str("LOCAL_MARIADB", ""):
     DATABASES["local"] = {
         "ENGINE": "django.db.backends.mysql", "NAME": name, "USER": "root", "OPTIONS": {"unix_socket": unix_socket},
     }  # fmt: skip
-if "local" in DATABASES:
+if "local" in DATABASES and not env.bool("LOCAL_ALL", False):
     DATABASE_ROUTERS = ["tests.processes.migrate.settings.OnlyDepotIsLocal"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
