@@ -1,18 +1,27 @@
-"""The runs of a schedule's fire times, each with the job that it enqueues. Writes nothing."""
+"""The runs of a schedule's fire times, each with the job that it enqueues, and the fire of one schedule by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from datetime import datetime
+from uuid import UUID
+
+from django.db import IntegrityError, connections, transaction
 
 from django_reliable_jobs import enqueue, payload, redaction
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.schedules import Timetable, jitter
+from django_reliable_jobs.store import schedules as store
 from django_reliable_jobs.store.schedule_due import Due
-from django_reliable_jobs.store.schedules import Outcome, Run
+from django_reliable_jobs.store.schedules import Fired, Firing, Outcome, Run
 from django_reliable_jobs.text import safe_text
 
 KEY_IS_HELD = "an unfinished job holds the unique key"
+#: Runs that one statement records: a schedule that has more to catch up on goes on with the next statement.
+MOST_RUNS = 500
+#: Tries of one fire while the holders of its unique keys change.
+ROUNDS = 5
 
 
 def runs_with_jobs(
@@ -52,11 +61,27 @@ def _told(error: Exception, due: Due, job: JobDefinition) -> str:
     return redaction.scrub(text, redaction.secrets(job, payload.loads(due.args), payload.loads(due.kwargs)))
 
 
-def without_jobs(runs: Iterable[Run]) -> list[Run]:
-    """The same fire times when an unfinished job holds the unique key: they are taken, and nothing is enqueued."""
-    return [each if each.job is None else skipped(each.scheduled_for, KEY_IS_HELD) for each in runs]
+def fire_alone(alias: str, worker: UUID | None, firing: Firing, *, manual: bool = False) -> Fired:
+    """Fire one schedule. Those of its fire times whose unique keys unfinished jobs hold are taken without a job.
+
+    `firing.runs` says afterwards which. Raises what `store.fire` raises, IntegrityError when it is about something else or
+    holders come and go all the time. In a transaction, which stays usable for another try.
+    """
+    for _ in range(ROUNDS - 1):
+        try:
+            with transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext():
+                return store.fire(alias, worker, [firing], manual=manual)
+        except IntegrityError:
+            if not firing.unique_keys():
+                raise
+        held = store.held_keys(alias, firing)
+        firing.runs = [
+            skipped(each.scheduled_for, KEY_IS_HELD) if each.job is not None and each.job.unique_key in held else each
+            for each in firing.runs
+        ]
+    return store.fire(alias, worker, [firing], manual=manual)
 
 
-def skipped(fire_time: datetime, why: str = "") -> Run:
-    """The run of a fire time that was skipped for an unfinished job."""
-    return Run(fire_time, Outcome.SKIPPED_OVERLAP, why, skipped_through=fire_time, skipped_count=1)
+def skipped(fire_time: datetime, why: str = "", *, through: datetime | None = None, count: int = 1) -> Run:
+    """The run of a fire time, or of `count` from it to `through`, that was skipped for an unfinished job."""
+    return Run(fire_time, Outcome.SKIPPED_OVERLAP, why, skipped_through=through or fire_time, skipped_count=count)

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TypeVar
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from django_reliable_jobs import conf, registry
 from django_reliable_jobs.errors import AlreadyEnqueued, ReliableJobsError
-from django_reliable_jobs.schedule_jobs import runs_with_jobs, without_jobs
+from django_reliable_jobs.schedule_jobs import MOST_RUNS, fire_alone, runs_with_jobs
 from django_reliable_jobs.schedules import FiringRules, as_timetable, fires
 from django_reliable_jobs.store import notify, schedule_due, skips
-from django_reliable_jobs.store import schedules as store
 from django_reliable_jobs.store.schedule_due import Due
 from django_reliable_jobs.store.schedules import Fired, Firing, Run
 
@@ -44,13 +43,13 @@ def run_schedule(name: str, *, using: str | None = None) -> int:
         [each] = runs_with_jobs(due, registry.find(due.job_name), [due.now])
         if each.job is None:
             raise ReliableJobsError(f"schedule {name}: {each.detail}")
-        fired = _fire(alias, due, [each])
-        return fired.jobs[0][0] if fired is not None and fired.jobs else None
+        fired = fire_alone(alias, None, firing := Firing(due, due.fired_through, None, [each]), manual=True)
+        if firing.runs[0].job is None:
+            raise AlreadyEnqueued(f"schedule {name}: an unfinished job holds its job's unique key.")
+        notify.wake(alias, {notify.work_payload(queue, priority) for _, queue, priority in fired.jobs})
+        return fired.jobs[0][0] if fired.jobs else None
 
-    try:
-        return patiently(alias, name, run)
-    except IntegrityError as error:
-        raise AlreadyEnqueued(f"schedule {name}: an unfinished job holds its job's unique key.") from error
+    return patiently(alias, name, run)
 
 
 def backfill(name: str, start: datetime, end: datetime, *, using: str | None = None) -> list[int]:
@@ -71,11 +70,12 @@ def backfill(name: str, start: datetime, end: datetime, *, using: str | None = N
         first, last = rules.interval(start, end)
         if first < last and timetable.count(first, last) > MAX_BACKFILL:
             raise ValueError(f"there are more than {MAX_BACKFILL} fire times from {start} to {end}; take less of them.")
-        made = skips.with_a_job(alias, name, start, end)
-        times = [moment for moment in fires(timetable, rules, start, end) if moment not in made]
+        taken = skips.with_a_job(alias, name, start, end)
+        times = [moment for moment in fires(timetable, rules, start, end) if moment not in taken]
         runs = runs_with_jobs(due, registry.find(due.job_name), times)
         skips.forget(alias, name, timetable, start, end)
-        return _fire_all(alias, due, runs)
+        made = _fire_all(alias, due, runs)
+        return None if made is None else sorted(job_id for fired in made for job_id, _, _ in fired.jobs)
 
     return patiently(alias, name, run)
 
@@ -98,24 +98,14 @@ def patiently(alias: str, name: str, attempt: Callable[[Due], T | None]) -> T:
         time.sleep(PAUSE)
 
 
-def _fire(alias: str, due: Due, runs: list[Run]) -> Fired | None:
-    """None: somebody else has the schedule just now, or has changed it."""
-    with transaction.atomic(using=alias):
-        fired = store.fire(alias, None, [Firing(due, due.fired_through, None, runs)], manual=True)
-    notify.wake(alias, {notify.work_payload(queue, priority) for _, queue, priority in fired.jobs})
-    return fired if fired.schedules else None
-
-
-def _fire_all(alias: str, due: Due, runs: list[Run]) -> list[int] | None:
-    made: list[Fired | None] = []
-    try:
-        made.append(_fire(alias, due, runs))
-    except IntegrityError:  # an unfinished job holds the unique key of one of them: each for itself
-        for each in runs:
-            try:
-                made.append(_fire(alias, due, [each]))
-            except IntegrityError:
-                made.append(_fire(alias, due, without_jobs([each])))
-    if None in made:
-        return None
-    return sorted(job_id for fired in made if fired is not None for job_id, _, _ in fired.jobs)
+def _fire_all(alias: str, due: Due, runs: list[Run]) -> list[Fired] | None:
+    """In statements of a bounded size. None: somebody else has the schedule just now, or has changed it."""
+    made: list[Fired] = []
+    for start in range(0, len(runs), MOST_RUNS):
+        firing = Firing(due, due.fired_through, None, runs[start : start + MOST_RUNS])
+        fired = fire_alone(alias, None, firing, manual=True)
+        if not fired.schedules:
+            return None
+        made.append(fired)
+    notify.wake(alias, {notify.work_payload(queue, priority) for fired in made for _, queue, priority in fired.jobs})
+    return made

@@ -19,6 +19,8 @@ from django_reliable_jobs.schedules.timetable import EPOCH
 
 #: The lengths of the columns.
 MAX_NAME, MAX_EXPRESSION, MAX_TIMEZONE = 200, 500, 64
+#: The most that `pause_after_failures` can be; `schedule_due.sql` looks at no more runs.
+MAX_PAUSE_AFTER = 1000
 
 _by_name: dict[str, ScheduleDefinition] = {}
 
@@ -49,9 +51,9 @@ class ScheduleDefinition:
         if len(self.timezone) > MAX_TIMEZONE:
             raise ScheduleError(f"the name of a time zone has at most {MAX_TIMEZONE} characters", "timezone")
         n = self.pause_after_failures
-        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or not 0 < n <= 1000):
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int) or not 0 < n <= MAX_PAUSE_AFTER):
             raise ScheduleError(
-                "pause_after_failures is a whole number from 1 to 1000, or None", "pause_after_failures"
+                f"pause_after_failures is a whole number from 1 to {MAX_PAUSE_AFTER}, or None", "pause_after_failures"
             )
         if self.rules.overlap is Overlap.CANCEL_RUNNING and self.job.unique_key and self.job.unique_until == "finish":
             raise ScheduleError(

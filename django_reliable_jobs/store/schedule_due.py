@@ -76,9 +76,16 @@ class Look:
     next_in: float | None
 
 
-def look(alias: str, known: Sequence[str], batch: int) -> Look:
-    """What is due of the schedules whose jobs are `known`: up to `batch`, not the same for every worker."""
-    rows = run(alias, "schedule_due", {"known": list(known), "within": WITHIN, "batch": batch})
+def look(alias: str, known: Sequence[str], batch: int, aside: Sequence[tuple[int, int]] = ()) -> Look:
+    """What is due of the schedules whose jobs are `known`: up to `batch`, not the same for every worker.
+
+    `aside`: (id, version) of those that the caller leaves alone just now, so that they do not stand in others' way.
+    """
+    params = {
+        "known": list(known), "within": WITHIN, "batch": batch,
+        "aside_ids": [id_ for id_, _ in aside], "aside_versions": [version for _, version in aside],
+    }  # fmt: skip
+    rows = run(alias, "schedule_due", params)
     count, next_in, now = rows[0][:3]
     return Look([_due(row[3:], moment(now)) for row in rows if row[3] is not None], count, next_in)
 

@@ -9,12 +9,16 @@ nothing, and no lock is left. The answer is lost: it is fired, and the next look
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from django_reliable_jobs.models import CronRun
+from django.db import transaction
+
+from django_reliable_jobs.models import CronRun, Job
+from django_reliable_jobs.states import UNFINISHED
 from django_reliable_jobs.store.schedule_due import Due
 from django_reliable_jobs.store.statements import run
 
@@ -65,6 +69,10 @@ class Firing:
     pause: bool = False
     #: Unfinished jobs that are cancelled by this fire.
     cancel: tuple[int, ...] = ()
+
+    def unique_keys(self) -> list[str]:
+        """Of the jobs that it is to make."""
+        return [each.job.unique_key for each in self.runs if each.job is not None and each.job.unique_key is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +134,23 @@ def fire(alias: str, worker: UUID | None, firings: Sequence[Firing], *, manual: 
     )
 
 
-def expire_holders(alias: str, unique_keys: Sequence[str]) -> bool:
-    """Cancel those of the keys' waiting jobs that have expired; whether there were any."""
-    return bool(run(alias, "expire_holders", {"unique_keys": list(unique_keys)}))
+def held_keys(alias: str, firing: Firing) -> set[str]:
+    """Those of its unique keys that unfinished jobs hold, other than the jobs that it cancels itself.
+
+    Waiting holders that have expired give their key up first. Waits for a lock on such a row as long as the caller's bound.
+    """
+    keys = firing.unique_keys()
+    run(alias, "expire_holders", {"unique_keys": keys})
+    holders = Job.objects.using(alias).filter(unique_key__in=keys, status__in=UNFINISHED)
+    return {key for key, job_id in holders.values_list("unique_key", "id") if key and job_id not in firing.cancel}
+
+
+@contextmanager
+def bounded(alias: str, seconds: float) -> Iterator[None]:
+    """A transaction in which the server gives each statement so many seconds, and cancels it then (57014).
+
+    It costs round trips, so it is for what had trouble before. A client that is stopped in it loses it as soon.
+    """
+    with transaction.atomic(using=alias):
+        run(alias, "bound_statements", {"milliseconds": int(seconds * 1000)})
+        yield

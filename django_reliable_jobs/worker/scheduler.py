@@ -1,8 +1,9 @@
 """The scheduler: finds out what is due and fires it. Every worker has one; there is no leader.
 
 Fire times are computed here, from the row; the row decides (`store/schedules.py`). Due-ness is the database's clock
-alone, and waits are monotonic. A schedule that cannot be computed is marked broken, one that cannot be fired is tried again
-a little later; neither stops the others.
+alone, and waits are monotonic. A schedule that no worker can compute is marked broken, one that cannot be fired is tried
+again later; neither stops the others. A statement records a bounded number of runs, so that what was missed in months
+is made up for in steps, each of which stays.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from django.db import Error as DatabaseTrouble
-from django.db import IntegrityError
 
 from django_reliable_jobs import conf, registry
-from django_reliable_jobs.schedule_jobs import without_jobs
+from django_reliable_jobs.schedule_jobs import MOST_RUNS, fire_alone
 from django_reliable_jobs.store import notify, schedule_due
 from django_reliable_jobs.store import schedules as store
 from django_reliable_jobs.store.schedule_due import Due
@@ -25,19 +25,22 @@ from django_reliable_jobs.store.schedules import Fired, Firing, Outcome
 from django_reliable_jobs.text import safe_text
 from django_reliable_jobs.worker.firing import plan_firing
 from django_reliable_jobs.worker.schedule_sync import ScheduleSync
+from django_reliable_jobs.worker.schedule_trouble import ScheduleTrouble
 
 logger = logging.getLogger("django_reliable_jobs.scheduler")
 
-#: Schedules fired in one statement.
+#: Schedules looked at in one tick.
 BATCH = 50
 #: Seconds by which workers look at the same fire time one after the other, so that most find it fired.
 SPREAD = 0.02
 #: Seconds until what could not be fired is looked at again, doubled each time up to POLL.
 AGAIN = 0.05
-#: Seconds that a tick gives to those that are fired one by one, and that may have to wait for somebody.
+#: Seconds that a tick gives to statements, and among them to those that are fired one by one, and that may have to wait
+#: for somebody. What is left is still due.
+TOGETHER = 2.0
 APART = 1.0
-#: Seconds between two log lines about one schedule that cannot be fired.
-COMPLAIN_EVERY = 60.0
+#: Seconds that the server gives to the fire of a schedule that had trouble before.
+BOUND = 2.0
 
 #: SQLSTATEs of a statement that failed while its connection is well: somebody's lock, a deadlock, a cancelled query.
 _WELL = {"55P03", "40P01", "57014"}
@@ -51,14 +54,13 @@ class Scheduler:
         self.worker = worker
         self._sync = ScheduleSync(alias)
         self._fruitless = 0
-        #: Schedules that could not be fired with others, or at all: when that was said last.
-        self._trouble: dict[int, float] = {}
+        self._trouble = ScheduleTrouble()
 
     def tick(self) -> float:
         """Fire what is due. Raises what the database raises when it is out of reach."""
         self._sync.when_due()
         poll = conf.current().poll
-        look = schedule_due.look(self.alias, registry.names(), BATCH)
+        look = schedule_due.look(self.alias, registry.names(), BATCH, self._trouble.aside())
         pause = poll if look.next_in is None else min(poll, look.next_in + random.uniform(0, SPREAD))
         if not look.count:
             self._fruitless = 0
@@ -78,83 +80,97 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with this one, the others go on
             problem = safe_text(f"{type(error).__name__}: {error}", 1000)
         if not self._sync.may_judge(due.source):
-            self._complain(due, f"cannot be computed by this version of the code, it is left to a newer one: {problem}")
+            self._trouble.leave(due)
+            self._trouble.complain(
+                due, "plan", " cannot be computed by this version of the code, it is left to a newer one: %s", problem
+            )
         elif schedule_due.mark_broken(self.alias, due, problem):
             logger.error("schedule %s cannot be computed, it is marked broken: %s", due.name, problem)
         return None
 
     def _groups(self, firings: Sequence[Firing]) -> Iterator[list[Firing]]:
-        """Most in one statement. One that may have to wait for somebody, or had trouble before, does not hold up others."""
-        together: list[Firing] = []
-        apart: list[Firing] = []
-        for firing in firings:
-            alone = firing.due.id in self._trouble or firing.cancel or _has_key(firing)
-            (apart if alone else together).append(firing)
-        if together:
-            yield together
+        """Most in one statement. One that may have to wait for somebody, or had trouble before, does not hold up others,
+        nor does one that has much to catch up on."""
+        apart = [each for each in firings if each.due in self._trouble or each.cancel or each.unique_keys()]
+        alone = {id(each) for each in apart}
+        together = sorted((each for each in firings if id(each) not in alone), key=lambda each: len(each.runs))
+        began = time.monotonic()
+        for group in _chunks(together):
+            if time.monotonic() > began + TOGETHER:
+                return
+            yield group
         until = time.monotonic() + APART
         for firing in apart:
-            if time.monotonic() > until:  # what is left is still due
+            if time.monotonic() > until:
                 return
             yield [firing]
 
     def _fire(self, firings: list[Firing]) -> set[int]:
+        began = time.monotonic()
         try:
             fired = self._try(firings)
         except DatabaseTrouble as error:
             state = getattr(error.__cause__, "sqlstate", None)
-            if state is None or (state[:2] in ("08", "57", "25") and state not in _WELL):
-                raise  # the connection
+            lost = state is None or (state[:2] in ("08", "57", "25") and state not in _WELL)
             if len(firings) > 1:
-                return {schedule for firing in firings for schedule in self._fire([firing])}
-            self._complain(firings[0].due, f"could not be fired, it is tried again: {_first_line(error)}")
+                for firing in firings:
+                    self._trouble.suspect(firing.due)
+            else:
+                self._trouble.failed(firings[0].due, time.monotonic() - began)
+                problem = _first_line(error)
+                self._trouble.complain(firings[0].due, "fire", " could not be fired, it is tried again: %s", problem)
+            if lost:
+                raise  # the connection, perhaps cut because one of these took for ever: each is fired alone from now on
             return set()
         for firing in firings:
             if firing.due.id in fired.schedules:
-                self._trouble.pop(firing.due.id, None)
-                _tell(firing)
+                self._trouble.over(firing.due)
+                self._tell(firing)
         notify.wake(self.alias, {notify.work_payload(queue, priority) for _, queue, priority in fired.jobs})
         notify.wake(self.alias, {notify.cancel_payload(worker) for worker in fired.told})
         return fired.schedules
 
     def _try(self, firings: list[Firing]) -> Fired:
-        try:
+        if len(firings) > 1:
             return store.fire(self.alias, self.worker, firings)
-        except IntegrityError:
-            [firing, *others] = firings
-            keys = [each.job.unique_key for each in firing.runs if each.job is not None and each.job.unique_key]
-            if others or not keys:
-                raise
-        # An unfinished job holds the unique key. One that has expired is to give it up; otherwise this one is skipped.
-        if not store.expire_holders(self.alias, keys):
-            firing.runs = without_jobs(firing.runs)
-        return store.fire(self.alias, self.worker, [firing])
+        [firing] = firings
+        if firing.due not in self._trouble:
+            return fire_alone(self.alias, self.worker, firing)
+        with store.bounded(self.alias, BOUND):
+            return fire_alone(self.alias, self.worker, firing)
 
-    def _complain(self, due: Due, what: str) -> None:
-        now = time.monotonic()
-        if now - self._trouble.get(due.id, -COMPLAIN_EVERY) >= COMPLAIN_EVERY:
-            self._trouble[due.id] = now
-            logger.error("schedule %s %s", due.name, what)
+    def _tell(self, firing: Firing) -> None:
+        """What a person may want to know about a fire that was not an ordinary one."""
+        due = firing.due
+        if firing.pause:
+            logger.error("schedule %s is paused: its last %d jobs are DEAD", due.name, due.dead_lately)
+        for run in firing.runs:
+            if run.outcome is Outcome.SKIPPED_MISFIRE:
+                logger.warning(
+                    "schedule %s: %d fire times from %s to %s were missed and are skipped",
+                    due.name, run.skipped_count, run.scheduled_for, run.skipped_through,
+                )  # fmt: skip
+        errors = [run for run in firing.runs if run.outcome is Outcome.ERROR]
+        if errors:
+            more = f" (and {len(errors) - 1} more fire times)" if len(errors) > 1 else ""
+            self._trouble.complain(
+                due, "error", ": no job for %s%s: %s", errors[0].scheduled_for, more, errors[0].detail
+            )
+
+
+def _chunks(firings: Sequence[Firing]) -> Iterator[list[Firing]]:
+    """In the order given, with no more than `MOST_RUNS` runs in each."""
+    chunk: list[Firing] = []
+    size = 0
+    for firing in firings:
+        if chunk and size + len(firing.runs) > MOST_RUNS:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(firing)
+        size += len(firing.runs)
+    if chunk:
+        yield chunk
 
 
 def _first_line(error: BaseException) -> str:
     return safe_text(error, 300).partition("\n")[0]
-
-
-def _has_key(firing: Firing) -> bool:
-    return any(each.job is not None and each.job.unique_key is not None for each in firing.runs)
-
-
-def _tell(firing: Firing) -> None:
-    """What a person may want to know about a fire that was not an ordinary one."""
-    name = firing.due.name
-    if firing.pause:
-        logger.error("schedule %s is paused: its last %d jobs are DEAD", name, firing.due.dead_lately)
-    for run in firing.runs:
-        if run.outcome is Outcome.SKIPPED_MISFIRE:
-            logger.warning(
-                "schedule %s: %d fire times from %s to %s were missed and are skipped",
-                name, run.skipped_count, run.scheduled_for, run.skipped_through,
-            )  # fmt: skip
-        elif run.outcome is Outcome.ERROR:
-            logger.error("schedule %s: no job for %s: %s", name, run.scheduled_for, run.detail)

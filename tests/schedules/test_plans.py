@@ -97,7 +97,8 @@ def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def look() -> Seen:
-    return Seen("schedule_due", known=registry.names(), within=schedule_due.WITHIN, batch=50)
+    params = {"known": registry.names(), "within": schedule_due.WITHIN, "batch": 50}
+    return Seen("schedule_due", **params, aside_ids=[1], aside_versions=[0])
 
 
 def in_step() -> Scheduler:

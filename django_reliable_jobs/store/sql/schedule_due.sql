@@ -7,6 +7,7 @@ WITH due AS MATERIALIZED (
       FROM django_reliable_jobs_cronschedule AS s
      WHERE NOT s.paused AND s.broken = '' AND s.next_fire_at <= statement_timestamp()
        AND s.job_name = ANY (%(known)s::text[])
+       AND (s.id, s.version) NOT IN (SELECT * FROM unnest(%(aside_ids)s::bigint[], %(aside_versions)s::int[]))
      ORDER BY s.next_fire_at
      LIMIT %(within)s
 ), picked AS MATERIALIZED (
@@ -51,4 +52,4 @@ SELECT around.*, s.id, s.name, s.job_name, s.expression, s.timezone, s.args::tex
                   AND run.name = s.name AND run.scheduled_for >= s.resumed_at AND run.outcome = 'enqueued'
                   AND coalesce(job.status, run.job_status) IN ('DONE', 'DEAD', 'CANCELLED')
                 ORDER BY run.scheduled_for DESC
-                LIMIT s.pause_after_failures) AS last) AS failed ON true
+                LIMIT least(greatest(s.pause_after_failures, 0), 1000)) AS last) AS failed ON true

@@ -7,6 +7,9 @@
 -- Job ids are drawn first, so that a run can name its job. Jobs that a fire cancels are cancelled before its own is
 -- inserted, since they may hold its unique key; an unfinished job that still holds it makes the whole statement fail.
 --
+-- The time is linear in the runs: the planner does not know how many there are, so what is recorded is looked up in a hash
+-- (`IS TRUE` keeps the subquery from becoming a join, which would be a nested loop), and `mine` has few rows.
+--
 -- Two waits are possible, and bounded by `lock_timeout`: for a rival's uncommitted job with the same unique key, and for
 -- a job to cancel whose row somebody has locked.
 WITH planned AS MATERIALIZED (
@@ -81,8 +84,8 @@ WITH planned AS MATERIALIZED (
            statement_timestamp() + make_interval(secs => run.delay + run.expires_in),
            0, run.max_attempts, 0, run.timeout, 0, run.unique_key, run.until_start, run.scheduled_for, statement_timestamp()
       FROM run
-      JOIN recorded ON recorded.job_id = run.job_id
      WHERE (SELECT count(*) FROM cancelled) >= 0
+       AND (run.job_id IN (SELECT recorded.job_id FROM recorded)) IS TRUE
     RETURNING id, queue, priority
 )
 SELECT mine.id, NULL::bigint, NULL::text, NULL::int, NULL::uuid FROM mine
