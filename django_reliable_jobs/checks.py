@@ -116,10 +116,11 @@ def check_atomic_jobs(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
     if settings is None:
         return []
     from django_reliable_jobs import registry
+    from django_reliable_jobs.definition import origin
 
     found: list[CheckMessage] = []
     for definition in registry.all_definitions():
-        app = apps.get_containing_app_config(definition.function.__module__) if definition.atomic else None
+        app = apps.get_containing_app_config(origin(definition.function).__module__) if definition.atomic else None
         models = app.get_models() if app is not None else ()
         elsewhere = [
             f"{model._meta.label} ({alias})"

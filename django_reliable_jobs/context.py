@@ -19,9 +19,10 @@ from django.views.decorators.debug import sensitive_variables
 
 from django_reliable_jobs import conf, payload
 from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.definition import JobDefinition, name_of
 from django_reliable_jobs.errors import JobCancelled
 from django_reliable_jobs.lease import Lease
+from django_reliable_jobs.returned import awaited_here, refuse_awaitable, refuse_unrun, to_the_end
 from django_reliable_jobs.store import checkpoint as store
 from django_reliable_jobs.store.settle import bound_idle
 from django_reliable_jobs.text import safe_text
@@ -233,15 +234,24 @@ def call(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
     """Run a definition's function here and now, in `atomic()` if the job is atomic; errors are the caller's."""
     if definition.is_coroutine:
         raise TypeError(
-            f"{definition.name} is a coroutine function: use `await {definition.function.__name__}.acall(...)`."
+            f"{definition.name} is a coroutine function: use `await {name_of(definition.function)}.acall(...)`."
         )
     definition.check_arguments(args, kwargs)
     context = _local_context(definition)
     given = (context, *args) if definition.takes_context else args
     if not definition.atomic:
-        return run_in_context(context, lambda: definition.function(*given, **kwargs))
+        return run_in_context(context, lambda: _result(definition.function(*given, **kwargs)))
     with transaction.atomic(using=conf.current().database):
-        return run_in_context(context, lambda: definition.function(*given, **kwargs))
+        value = run_in_context(context, lambda: definition.function(*given, **kwargs))
+        refuse_awaitable(value, "an atomic job runs in one thread and transaction, where nothing can be awaited.")
+        refuse_unrun(value)
+        return value
+
+
+def _result(value: Any) -> Any:
+    value = awaited_here(value)
+    refuse_unrun(value)
+    return value
 
 
 @sensitive_variables("args", "kwargs")
@@ -253,6 +263,9 @@ async def acall(definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[s
     context = _local_context(definition)
     token = _current.set(context)
     try:
-        return await definition.function(*((context, *args) if definition.takes_context else args), **kwargs)
+        value = definition.function(*((context, *args) if definition.takes_context else args), **kwargs)
+        value = await to_the_end(value)
+        refuse_unrun(value)
+        return value
     finally:
         _current.reset(token)

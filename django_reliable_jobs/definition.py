@@ -10,9 +10,10 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.views.decorators.debug import sensitive_variables
 
 from django_reliable_jobs.backoff import BackoffSpec
@@ -83,6 +84,25 @@ class Port(Protocol):
 
 
 _port: Port | None = None
+
+
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether a call returns a coroutine, as far as that can be seen; a partial, a method and a callable object too."""
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def origin(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What knows its module: of a partial its function."""
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """The qualified name of a function, of a partial's function, or of the class of an object that has none."""
+    function = origin(function)
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name
 
 
 def install(port: Port) -> None:
@@ -209,7 +229,7 @@ class JobDefinition(Enqueueable):
         set_once(self, "signature", inspect.Signature(parameters))
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         set_once(self, "wants_fire_time", any(p.name == "scheduled_for" and p.kind in named for p in parameters))
-        set_once(self, "is_coroutine", inspect.iscoroutinefunction(self.function))
+        set_once(self, "is_coroutine", is_coroutine_function(self.function))
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         set_once(self, "parameter_names", tuple(p.name for p in positional))
         # A call with positional arguments only is checked by counting them; anything else goes through Signature.bind.

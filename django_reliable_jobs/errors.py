@@ -29,6 +29,10 @@ class JobConfigurationError(ReliableJobsError, TypeError):
     """A job definition is wrong: raised where the decorator is applied."""
 
 
+class NotRun(ReliableJobsError, TypeError):
+    """A function returned work that nobody would do: a generator, or an awaitable where nothing can be awaited."""
+
+
 class AlreadyEnqueued(ReliableJobsError):
     """An unfinished job holds the `unique_key` and `if_exists="raise"` was asked for. `.job` is that job."""
 

@@ -12,7 +12,7 @@ from django.apps import apps
 from django.utils.module_loading import autodiscover_modules
 
 from django_reliable_jobs.backoff import BackoffSpec, as_backoff
-from django_reliable_jobs.definition import UNSET, JobDefinition, Key, Unset
+from django_reliable_jobs.definition import UNSET, JobDefinition, Key, Unset, name_of, origin
 from django_reliable_jobs.durations import optional_seconds
 from django_reliable_jobs.errors import JobConfigurationError, UnknownJob
 
@@ -135,6 +135,8 @@ def job(
 
 
 def _default_name(function: Callable[..., Any]) -> str:
+    if not hasattr(function, "__name__"):
+        raise ValueError("a partial or a callable object has no name of its own; give it a name=.")
     module = function.__module__
     if not apps.apps_ready:
         raise ValueError(
@@ -212,7 +214,7 @@ def _same_function(one: JobDefinition, other: JobDefinition) -> bool:
 
 
 def _place(definition: JobDefinition) -> str:
-    return f"{definition.function.__module__}.{definition.function.__qualname__}"
+    return f"{origin(definition.function).__module__}.{name_of(definition.function)}"
 
 
 def find(name: str) -> JobDefinition:

@@ -12,7 +12,7 @@ from django.apps import apps
 from django.conf import settings
 
 from django_reliable_jobs import payload
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.definition import JobDefinition, origin
 from django_reliable_jobs.errors import JobConfigurationError
 from django_reliable_jobs.schedules import CronExpression, Every, FiringRules, Overlap, ScheduleError, Timetable
 from django_reliable_jobs.schedules.timetable import EPOCH
@@ -198,8 +198,9 @@ def encode_call(job: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any
 
 def source_of(job: JobDefinition) -> str:
     """The label of the app whose code the job is; without an app its module."""
-    config = apps.get_containing_app_config(job.function.__module__)
-    return config.label if config is not None else job.function.__module__
+    module = origin(job.function).__module__
+    config = apps.get_containing_app_config(module)
+    return config.label if config is not None else module
 
 
 def all_schedules() -> list[ScheduleDefinition]:

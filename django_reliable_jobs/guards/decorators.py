@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, TypeVar, cast
 
+from django_reliable_jobs.definition import is_coroutine_function
 from django_reliable_jobs.guards.claims import aclaim_once, aclaim_period, claim_once, claim_period
 from django_reliable_jobs.guards.runs import GuardResult, arun_exclusive, arun_once, run_exclusive, run_once
+from django_reliable_jobs.returned import awaited_here, refuse_unrun, to_the_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,7 +45,7 @@ def guarded(
         def key_of(args: Any, kwargs: Any) -> str:
             return key(*args, **kwargs) if callable(key) else key
 
-        if iscoroutinefunction(function):
+        if is_coroutine_function(function):
             averb = _ASYNC[verb]
 
             @wraps(function)
@@ -54,7 +55,7 @@ def guarded(
                     return await averb(name, *limit, _with(function, args, kwargs), using=using)  # type: ignore[no-any-return]
                 if not await averb(name, *limit, using=using):
                     return GuardResult(False)
-                return GuardResult(True, await function(*args, **kwargs))
+                return GuardResult(True, _run_through(await to_the_end(function(*args, **kwargs))))
 
             return cast(Callable[P, GuardResult[T]], acall)
 
@@ -63,13 +64,18 @@ def guarded(
             name = key_of(args, kwargs)
             if runs:
                 return verb(name, *limit, lambda: function(*args, **kwargs), using=using)  # type: ignore[no-any-return]
-            return (
-                GuardResult(True, function(*args, **kwargs)) if verb(name, *limit, using=using) else GuardResult(False)
-            )
+            if not verb(name, *limit, using=using):
+                return GuardResult(False)
+            return GuardResult(True, _run_through(awaited_here(function(*args, **kwargs))))
 
         return call
 
     return decorate
+
+
+def _run_through(value: T) -> T:
+    refuse_unrun(value)
+    return value
 
 
 def _with(function: Callable[..., Any], args: Any, kwargs: Any) -> Callable[[], Any]:

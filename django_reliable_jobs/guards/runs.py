@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from inspect import iscoroutinefunction
 from typing import Any, Generic, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.context import current_job
+from django_reliable_jobs.definition import is_coroutine_function
 from django_reliable_jobs.durations import Duration, seconds
 from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.guards.asking import Guard
 from django_reliable_jobs.guards.keeper import Keeper
 from django_reliable_jobs.guards.lease import GuardLease, Tenure, Terms, current
 from django_reliable_jobs.guards.periods import Period, as_period
+from django_reliable_jobs.returned import awaited_here, has_to_be_awaited, refuse_unrun, to_the_end
 from django_reliable_jobs.stopping import Target
 
 T = TypeVar("T")
@@ -44,6 +46,9 @@ def run_exclusive(
     process dies, the key is free after `ttl`. When the lease is lost (a long stall, the store out of reach for `ttl`),
     `current_lease().lost` is set and `LeaseLost` is raised in `fn`, as soon as it runs Python code, and by this call. A
     stalled owner does not know that yet: have its writes fenced with `current_lease().token`.
+
+    What `fn` returns is awaited if it can be (a coroutine function behind a plain decorator), under the lease; a generator,
+    which nobody would run, raises NotRun and frees the key.
 
     Raises GuardUnavailable if the store does not answer within `GUARDS["TIMEOUT"]`, RuntimeError inside `atomic()` (the
     key would be free before `fn`'s writes are committed), and whatever `fn` raises.
@@ -93,10 +98,11 @@ def _run(terms: Terms, fn: Callable[..., T], args: Any, kwargs: Any) -> GuardRes
     tenure = Tenure.begin(terms)
     if tenure is None:
         return GuardResult(False)
-    target, lease = Target(), tenure.lease
-    keeper = _keeper(tenure, lambda: _interrupt(target, lease))
+    run = _Run(tenure.lease)
+    lease = tenure.lease
+    keeper = _keeper(tenure, run.stop)
     try:
-        value = _call(target, lease, fn, args, kwargs)
+        value = run.call(fn, args, kwargs)
     except BaseException as error:
         keeper.stop()
         tenure.give_back()
@@ -107,6 +113,51 @@ def _run(terms: Terms, fn: Callable[..., T], args: Any, kwargs: Any) -> GuardRes
     if lease.lost.is_set() or not tenure.finish():
         raise lease.loss()
     return GuardResult(True, value)
+
+
+class _Run:
+    """A function under a lease, and whoever stops it: raising in its thread, or cancelling what it gave back to await."""
+
+    def __init__(self, lease: GuardLease) -> None:
+        self.lease = lease
+        self._target = Target()
+        self._lock = threading.Lock()
+        self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+
+    def call(self, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
+        value = _call(self._target, self.lease, fn, args, kwargs)
+        if has_to_be_awaited(value):
+            variable = current.set(self.lease)
+            try:
+                value = awaited_here(value, self._until_lost)
+            except asyncio.CancelledError as error:
+                if self.lease.lost.is_set():
+                    raise self.lease.loss() from error
+                raise
+            finally:
+                current.reset(variable)
+        refuse_unrun(value)
+        return value
+
+    async def _until_lost(self, value: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        with self._lock:
+            self._task = asyncio.get_running_loop(), task
+        try:
+            self.lease.check()
+            return await to_the_end(value)
+        finally:
+            with self._lock:
+                self._task = None
+
+    def stop(self) -> None:
+        """From the keeper's thread: the lease is lost."""
+        with self._lock:
+            if self._task is not None:
+                _cancel(*self._task)
+                return
+        _interrupt(self._target, self.lease)
 
 
 def _call(target: Target, lease: GuardLease, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
@@ -152,7 +203,7 @@ def _interrupt(target: Target, lease: GuardLease) -> None:
 
 
 async def _arun(terms: Terms, fn: Function[T], args: Any, kwargs: Any) -> GuardResult[T]:
-    if not iscoroutinefunction(fn):
+    if not is_coroutine_function(fn):
         return await sync_to_async(_run)(terms, cast(Callable[..., T], fn), args, kwargs)
     tenure = await sync_to_async(Tenure.begin)(terms)
     if tenure is None:
@@ -161,12 +212,13 @@ async def _arun(terms: Terms, fn: Function[T], args: Any, kwargs: Any) -> GuardR
     variable = current.set(lease)
     try:
         # A task of its own: what cancels it cannot hit the caller's code.
-        task = loop.create_task(fn(*args, **kwargs))
+        task = loop.create_task(to_the_end(fn(*args, **kwargs)))
     finally:
         current.reset(variable)
     keeper = _keeper(tenure, lambda: _cancel(loop, task))
     try:
         value: T = await task
+        refuse_unrun(value)
     except BaseException as error:
         keeper.stop()
         await sync_to_async(tenure.give_back)()

@@ -20,6 +20,7 @@ from django_reliable_jobs.context import JobContext, invocation
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.outcome import Outcome
+from django_reliable_jobs.returned import refuse_awaitable, refuse_unrun
 from django_reliable_jobs.store.exchange import Offer
 from django_reliable_jobs.store.settle import bound_idle, settle
 from django_reliable_jobs.worker import executor
@@ -49,6 +50,8 @@ def execute(
             transaction.on_commit(note_the_commit, using=alias)
             variables, handler = invocation(definition, context, args, kwargs)
             value = variables.run(handler)
+            refuse_awaitable(value, "an atomic job runs in one thread and transaction, where nothing can be awaited.")
+            refuse_unrun(value)
             outcome.append(executor.outcome_of_value(lease, definition, value))
             with connections[alias].cursor() as cursor:
                 cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")

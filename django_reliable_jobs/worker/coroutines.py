@@ -19,6 +19,7 @@ from typing import Any
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_reliable_jobs.returned import has_to_be_awaited, to_the_end
 from django_reliable_jobs.worker.connections import Traces, close_all, tidy
 
 logger = logging.getLogger("django_reliable_jobs.worker")
@@ -97,10 +98,16 @@ class CoroutineRunner:
         variables.run(SyncToAsync.thread_sensitive_context.set, sensitive)
         self._main = self._selector.main = main = asyncio.Task(coroutine, loop=self.loop, context=variables)
         try:
-            self.loop.run_forever()
-            if not main.done():
-                raise RuntimeError("the handler has stopped the event loop that it runs in")
-            return main.result()
+            while True:
+                self.loop.run_forever()
+                if not main.done():
+                    raise RuntimeError("the handler has stopped the event loop that it runs in")
+                value = main.result()
+                if not has_to_be_awaited(value):
+                    return value
+                # A decorator's coroutine gave back that of the handler. Tasks that it has started are still there.
+                main = asyncio.Task(to_the_end(value), loop=self.loop, context=variables)
+                self._main = self._selector.main = main
         finally:
             self._main = self._selector.main = None
             if self._tasks or not main.done():

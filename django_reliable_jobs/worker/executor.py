@@ -29,6 +29,7 @@ from django_reliable_jobs.errors import (
 )
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.outcome import ErrorRecord, Outcome
+from django_reliable_jobs.returned import refuse_unrun
 from django_reliable_jobs.states import (
     REASON_ATTEMPTS,
     REASON_DEADLINE,
@@ -49,6 +50,7 @@ def execute(attempt: Attempt, definition: JobDefinition, call: Callable[[list[An
     try:
         attempt.check()
         value = call(payload.loads(lease.args), payload.loads(lease.kwargs) if lease.kwargs != "{}" else {})
+        refuse_unrun(value)
     except BaseException as error:  # noqa: BLE001 - that is the point: the attempt fails, the slot goes on
         return outcome_of_error(attempt, definition, error)
     return outcome_of_value(lease, definition, value)

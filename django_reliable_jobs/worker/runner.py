@@ -20,6 +20,7 @@ from django_reliable_jobs.context import JobContext, invocation
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import StopHandler
 from django_reliable_jobs.outcome import Outcome
+from django_reliable_jobs.returned import has_to_be_awaited, to_the_end
 from django_reliable_jobs.stopping import Target
 from django_reliable_jobs.worker import atomic, executor
 from django_reliable_jobs.worker.connections import Traces, cancel_queries, close_all, drop_the_dead, tidy
@@ -71,7 +72,10 @@ class Runner:
             variables, handler = invocation(definition, context, args, kwargs)
             if definition.is_coroutine:
                 return self._loop().run(handler(), variables)
-            return variables.run(handler)
+            value = variables.run(handler)
+            if has_to_be_awaited(value):
+                return self._loop().run(to_the_end(value), variables)
+            return value
 
         return executor.execute(attempt, definition, call), False
 
