@@ -36,7 +36,6 @@ class Lease(NamedTuple):  # which takes a fifth of the time to make that a froze
     idempotency_key: str | None
     scheduled_for: datetime | None
     run_at: datetime
-    unknown_for: float | None = None  # seconds since a worker first did not know the name (database time)
     #: Seconds from the claim until the job expires unless it has begun; None: it does not, or an earlier attempt had begun.
     expires_in: float | None = None
 

@@ -31,8 +31,11 @@ class Outcome:
     give_back: bool = False
     result: str | None = None
     error: ErrorRecord | None = None
-    unknown: bool = False
     unbegun: bool = False
+
+    @property
+    def is_unknown_job(self) -> bool:
+        return self.reason == REASON_UNKNOWN_JOB
 
 
 DONE = Outcome(JobStatus.DONE)
@@ -52,9 +55,9 @@ def snoozed(delay: float) -> Outcome:
     return Outcome(JobStatus.QUEUED, delay=delay, give_back=True)
 
 
-def unknown_job(delay: float) -> Outcome:
-    """Put back for a worker with newer code; the row remembers since when its name is unknown."""
-    return Outcome(JobStatus.QUEUED, reason=REASON_UNKNOWN_JOB, delay=delay, give_back=True, unknown=True, unbegun=True)
+def unknown_job(delay: float | None = None) -> Outcome:
+    """Put back, in its place unless there is a delay, for a worker that knows the name."""
+    return Outcome(JobStatus.QUEUED, reason=REASON_UNKNOWN_JOB, delay=delay, give_back=True, unbegun=True)
 
 
 def dead(reason: str, error: ErrorRecord | None = None) -> Outcome:

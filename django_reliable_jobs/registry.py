@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 from django.apps import apps
 from django.utils.module_loading import autodiscover_modules
@@ -227,9 +228,49 @@ def find(name: str) -> JobDefinition:
         ) from None
 
 
+def is_known(name: str) -> bool:
+    """Whether `find` would find it."""
+    return name in _by_name
+
+
 def names() -> list[str]:
     """Every name and alias that `find` knows."""
     return list(_by_name)
+
+
+class NamesKnown(NamedTuple):
+    """The names that `find` knows, sorted, and a digest that is the same wherever these are known."""
+
+    digest: str
+    names: tuple[str, ...]
+
+
+_known = NamesKnown("", ())
+
+
+def known() -> NamesKnown:
+    """For the other workers (protocol 28). What a table cannot hold no job can be named."""
+    global _known
+    found = _known
+    if not found.digest or len(found.names) != len(_by_name):  # it only grows
+        names = tuple(sorted(_by_name))
+        text = "\n".join(repr(name) for name in names)
+        found = _known = NamesKnown(hashlib.sha256(text.encode()).hexdigest(), names)
+    return found
+
+
+def looked_for(name: str) -> str:
+    """Where a definition of this name would be looked for, in words for people."""
+    owner, dot, function = name.rpartition(".")
+    if not dot:
+        return f"a @job(name={name!r}) in jobs.py of an installed app, or in a module that one of them imports"
+    for config in apps.get_app_configs():
+        if config.label == owner:
+            return f"a @job function {function!r} in {config.name}.jobs, or in a module that it imports"
+    return (
+        f"a @job function {function!r} of {owner!r}, which is the label of no installed app; only jobs.py of installed apps"
+        " is looked for, and what it imports"
+    )
 
 
 def all_definitions() -> Iterator[JobDefinition]:

@@ -31,6 +31,8 @@ TRANSITIONS: dict[tuple[JobStatus, JobStatus], tuple[str, ...]] = {
     (JobStatus.RUNNING, JobStatus.DEAD): ("settle", "reap"),
     (JobStatus.RUNNING, JobStatus.CANCELLED): ("settle", "release", "snooze", "reap"),
     (JobStatus.RUNNING, JobStatus.QUEUED): ("release", "snooze", "reap"),
+    (JobStatus.QUEUED, JobStatus.DEAD): ("unknown name",),
+    (JobStatus.FAILED, JobStatus.DEAD): ("unknown name",),
     (JobStatus.QUEUED, JobStatus.CANCELLED): ("cancel", "expire"),
     (JobStatus.FAILED, JobStatus.CANCELLED): ("cancel", "expire"),
     (JobStatus.DEAD, JobStatus.QUEUED): ("retry",),

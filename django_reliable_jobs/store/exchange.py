@@ -126,7 +126,6 @@ def _in_full(rest: Sequence[Offer]) -> dict[str, Any]:
         "delays": [offer.outcome.delay for offer in rest],
         "give_backs": [int(offer.outcome.give_back) for offer in rest],
         "unbeguns": [offer.outcome.unbegun for offer in rest],
-        "unknowns": [offer.outcome.unknown for offer in rest],
         "results": [offer.outcome.result for offer in rest],
         "progresses": [offer.progress for offer in rest],
         "error_attempts": [offer.lease.attempt for offer in rest],
@@ -138,7 +137,7 @@ def _in_full(rest: Sequence[Offer]) -> dict[str, Any]:
 
 #: The columns of `_in_full` without an offer.
 NOTHING_ELSE = dict.fromkeys(
-    ("job_ids", "tokens", "statuses", "reasons", "delays", "give_backs", "unbeguns", "unknowns", "results",
+    ("job_ids", "tokens", "statuses", "reasons", "delays", "give_backs", "unbeguns", "results",
      "progresses", "error_attempts", "error_kinds", "error_messages", "error_tracebacks"),
     "{}",
 )  # fmt: skip
@@ -165,14 +164,14 @@ def wish_params(wish: Wish) -> dict[str, Any]:
 
 def lease_from(row: Row) -> Lease:
     (job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
-     scheduled_for, run_at, unknown_for, expires_in) = row  # fmt: skip
+     scheduled_for, run_at, expires_in) = row  # fmt: skip
     # What is compared and handed back does not depend on USE_TZ.
     run_at = run_at.replace(tzinfo=UTC)
     if scheduled_for is not None:  # the handler's
         scheduled_for = as_django(scheduled_for)
     return Lease(
         job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
-        scheduled_for, run_at, unknown_for, expires_in,
+        scheduled_for, run_at, expires_in,
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], int]:
         jobs = Job.objects.using(alias).filter(
             pk__in=[row[2] for row in found if row[3] == share], status__in=CLAIMABLE, run_at__lte=Now()
         )
-        jobs = jobs.annotate(unknown_for=Clock() - F("unknown_since"), expires_in=F("expires_at") - Now())
+        jobs = jobs.annotate(expires_in=F("expires_at") - Now())
         in_order = jobs.order_by("-priority", "run_at", "id").select_for_update(skip_locked=True, no_key=True)
         locked += in_order[: wanted if cap is None else min(cap, wanted)]
     locked.sort(key=lambda job: (-job.priority, job.run_at, job.pk))
@@ -111,7 +111,6 @@ def _claim(alias: str, worker: UUID, lease: float, jobs: Sequence[Job]) -> list[
             unique_key=None if job.unique_until_start else F("unique_key"),
             progress=None,
         )
-        unknown_for: timedelta | None = job.unknown_for  # type: ignore[attr-defined]
         expires_in: timedelta | None = job.expires_in  # type: ignore[attr-defined]
         leases.append(
             Lease(
@@ -129,7 +128,6 @@ def _claim(alias: str, worker: UUID, lease: float, jobs: Sequence[Job]) -> list[
                 job.idempotency_key,
                 job.scheduled_for,
                 job.run_at if timezone.is_aware(job.run_at) else timezone.make_aware(job.run_at),
-                None if unknown_for is None else unknown_for.total_seconds(),
                 None if expires_in is None or job.first_started_at or job.attempts else expires_in.total_seconds(),
             )
         )
@@ -154,7 +152,7 @@ def _settle(alias: str, worker: UUID, offer: Offer) -> bool:
         run_at=F("run_at") if outcome.delay is None else Clock() + timedelta(seconds=outcome.delay),
         attempts=F("attempts") - int(outcome.give_back),
         first_started_at=NullIf(F("first_started_at"), F("started_at")) if outcome.unbegun else F("first_started_at"),
-        unknown_since=(job.unknown_since or Now()) if outcome.unknown else None,
+        unknown_since=None,
         result=None if outcome.result is None else Value(json.loads(outcome.result), JSONField()),
         progress=None if job_progress is None else Value(job_progress, JSONField()),
         locked_by=F("locked_by") if finished else None,

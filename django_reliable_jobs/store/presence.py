@@ -19,6 +19,9 @@ class Presence:
     version: str
     queues: str
     slots: int
+    release: str = ""
+    names_digest: str = ""
+    problem: str = ""
     busy: int = 0
     stopping: bool = False
 

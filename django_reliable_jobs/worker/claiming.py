@@ -56,6 +56,12 @@ class Claiming:
             self._news = None
             self.more = bool(self.sinces)
 
+    def skip_to(self, queue: str, priority: int, since: datetime) -> None:
+        """There is nothing for this worker before this moment."""
+        pair = (queue, priority)
+        if pair in self.sinces:
+            self.sinces[pair] = max(self.sinces[pair], (since, 0))
+
     def look_soon(self, seconds: float = 0.0) -> None:
         """Something becomes due in so many seconds."""
         self.look_at = min(self.look_at, time.monotonic() + seconds)

@@ -22,13 +22,11 @@ from django_reliable_jobs import conf, outcome, registry
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.errors import UnknownJob
 from django_reliable_jobs.lease import Lease, LeaseKey
-from django_reliable_jobs.outcome import ErrorRecord
-from django_reliable_jobs.states import CLAIMABLE, REASON_UNKNOWN_JOB
+from django_reliable_jobs.states import CLAIMABLE
 from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.store.discover import discover
 from django_reliable_jobs.store.exchange import Offer, Wish, exchange
 from django_reliable_jobs.store.reap import release_unheld
-from django_reliable_jobs.worker import journal
 from django_reliable_jobs.worker.claiming import Claiming
 from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.ledger import Ledger, offer_of
@@ -36,11 +34,10 @@ from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.prefetch import Prefetch
 from django_reliable_jobs.worker.slots import SlotPool
+from django_reliable_jobs.worker.unknown_names import UnknownNames
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
-#: Seconds after which a job is offered again whose name this process does not know.
-UNKNOWN_JOB_PAUSE = 15.0
 #: Seconds between two tries while the database gives trouble: doubled from the first to the second.
 TROUBLE_PAUSE = (0.1, 2.0)
 #: Seconds between two extra heartbeats of a worker that has no free slots any more.
@@ -85,8 +82,7 @@ class Engine(threading.Thread):
         self._drained = False
         self._trouble = 0
         self._shown_at = 0.0
-        #: Names that are not known here, and until when (monotonic) they are left to others.
-        self._unknown_until: dict[str, float] = {}
+        self.unknown = UnknownNames()
         # A claim was asked for and not answered yet; until when its rows may still turn up; when to look for them.
         self._asked = False
         self._in_doubt_until = 0.0
@@ -178,14 +174,13 @@ class Engine(threading.Thread):
             started = time.monotonic()
             with self.patience.wait_for(self._connection):
                 found = discover(self.options.alias)
-            self._claiming.looked(found, time.monotonic() - started)
+            cost = time.monotonic() - started
+            self._claiming.looked(found if self.options.burst else self.unknown.skip(found), cost)
             self._drained = not self._claiming.more
         held = self.ledger.held_by_queue() if self.options.queues.caps else {}
-        wish = self._claiming.wish(free, ahead, held, settles=settles)
-        if wish is not None and self._unknown_until:
-            now = time.monotonic()
-            self._unknown_until = {name: until for name, until in self._unknown_until.items() if until > now}
-            wish.unknown = list(self._unknown_until)
+        wish = self._claiming.wish(free, ahead, held, settles=settles or self.options.burst)
+        if wish is not None:
+            wish.unknown = self.unknown.names()
         return wish
 
     def _exchange(self, offered: Sequence[Attempt], wish: Wish | None) -> None:
@@ -205,6 +200,12 @@ class Engine(threading.Thread):
             self._take(claimed, asked_at + lease)
         if wish is not None:
             self._claiming.claimed(wish, got)
+            if wish.unknown:
+                for place in self.unknown.claimed(wish, got, time.monotonic() - asked_at):
+                    self._claiming.skip_to(*place)
+                # A burst is over when all that is due is for others.
+                everywhere = not wish.light and len(wish.pairs) == len(self._claiming.sinces)
+                self._drained = self._drained or (everywhere and not got.candidates)
             # What rivals hold locked is work too.
             self.prefetch.claimed(len(got.leases) >= wish.free + wish.ahead or got.candidates >= wish.window)
         if offered:
@@ -217,7 +218,11 @@ class Engine(threading.Thread):
     def _expect_again(self, offered: Sequence[Attempt]) -> None:
         """What was put back may be due before the next look."""
         for attempt in offered:
-            if attempt.outcome is not None and attempt.outcome.status in CLAIMABLE and not attempt.outcome.unknown:
+            if (
+                attempt.outcome is not None
+                and attempt.outcome.status in CLAIMABLE
+                and not attempt.outcome.is_unknown_job
+            ):
                 self._drained = False
                 self._claiming.look_soon(attempt.outcome.delay or 0.0)
 
@@ -238,20 +243,9 @@ class Engine(threading.Thread):
             return
         try:
             self.pool.submit(attempt, registry.find(lease.name))
-        except UnknownJob as error:
-            attempt.decide(self._unknown(lease, error))
+        except UnknownJob:
+            attempt.decide(outcome.unknown_job(self.unknown.met(lease.name)))
             self.ledger.decided(attempt)
-
-    def _unknown(self, lease: Lease, error: UnknownJob) -> outcome.Outcome:
-        """Old code met a new job: back for a worker that knows it; after UNKNOWN_JOB_AFTER a person decides."""
-        journal.unknown_job(lease.name)
-        patience = conf.current().unknown_job_after
-        if lease.unknown_for is not None and lease.unknown_for >= patience:
-            return outcome.dead(REASON_UNKNOWN_JOB, ErrorRecord("UnknownJob", str(error)[:10_000], ""))
-        pause = min(UNKNOWN_JOB_PAUSE, max(0.1, patience / 4))
-        # For a while longer than the job waits it is not asked for here: a worker that knows the name gets it first.
-        self._unknown_until[lease.name] = time.monotonic() + 2 * pause
-        return outcome.unknown_job(pause)
 
     def _recover(self, error: DatabaseTrouble) -> None:
         """The connection or a statement failed. What was offered is still held, and is offered again."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from django.db import Error as DatabaseTrouble
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_reliable_jobs import conf
+from django_reliable_jobs import conf, registry
 from django_reliable_jobs.errors import JobCancelled, LeaseLost
 from django_reliable_jobs.store import presence
 from django_reliable_jobs.store.connections import own_connection
@@ -117,6 +117,7 @@ class Heart(threading.Thread):
 
     def _show(self, connection: BaseDatabaseWrapper) -> None:
         self.me.busy = self.busy()
+        self.me.names_digest = registry.known().digest
         with self.patience.wait_for(connection):
             self.prefetch.free_elsewhere = presence.seen(self.ledger.alias, self.me, 3 * conf.current().heartbeat)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 
 from django.db import InterfaceError, OperationalError
 
+from django_reliable_jobs import registry
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.states import JobStatus
 
@@ -15,10 +17,13 @@ logger = logging.getLogger("django_reliable_jobs.worker")
 #: Seconds between two lines about the same unknown name.
 UNKNOWN_JOB_EVERY = 60.0
 
+#: Names of which it is remembered when they were spoken of.
+MOST_REMEMBERED = 1000
 #: Seconds between two lines about trouble in one part of the worker.
 TROUBLE_EVERY = 60.0
 
 _unknown: dict[str, float] = {}
+_unknown_dead: dict[str, tuple[float, int]] = {}
 _troubles: dict[str, float] = {}
 
 
@@ -59,10 +64,32 @@ def not_isolated(attempt: Attempt) -> None:
 
 
 def unknown_job(name: str) -> None:
+    """This process does not know the name of a job or of a schedule's job."""
     now = time.monotonic()
+    if len(_unknown) > MOST_REMEMBERED:
+        _unknown.clear()
     if now - _unknown.get(name, -UNKNOWN_JOB_EVERY) >= UNKNOWN_JOB_EVERY:
         _unknown[name] = now
-        logger.warning("no job is named %r here: it is left to a worker with newer code", name)
+        logger.warning(
+            "no job is named %r here, nobody has imported its module: it is left to a worker that knows it. Looked for: %s",
+            name, registry.looked_for(name),
+        )  # fmt: skip
+
+
+def unknown_dead(dead: Mapping[str, int], after: float) -> None:
+    """Jobs whose names nobody knows have been given up: how many of each name."""
+    now = time.monotonic()
+    if len(_unknown_dead) > MOST_REMEMBERED:
+        _unknown_dead.clear()
+    for name, count in dead.items():
+        said, more = _unknown_dead.get(name, (-UNKNOWN_JOB_EVERY, 0))
+        if now - said >= UNKNOWN_JOB_EVERY:
+            _unknown_dead[name] = (now, 0)
+            logger.error(
+                "%d jobs %r are DEAD (unknown job): no worker has known the name for %g s", count + more, name, after
+            )
+        else:
+            _unknown_dead[name] = (said, more + count)
 
 
 def trouble(part: str, error: BaseException) -> None:

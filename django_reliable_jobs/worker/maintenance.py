@@ -6,6 +6,7 @@ Each pass is spaced by what it costs, so that it never takes more than a few per
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -18,13 +19,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.states import JobStatus
-from django_reliable_jobs.store import guards, notify, presence, reap
+from django_reliable_jobs.store import guards, names, notify, presence, reap
 from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.store.prune import prune, prune_runs
 from django_reliable_jobs.worker import journal
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.scheduler import Scheduler
+from django_reliable_jobs.worker.unknown_names import NameJudge, UnknownNames
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -40,8 +42,9 @@ class Maintenance(threading.Thread):
     """`dead_workers` are known to be dead (their supervisor says so): their leases are reaped without waiting."""
 
     def __init__(
-        self, alias: str, worker: UUID, contact: Contact, patience: Patience, dead_workers: Sequence[UUID] = ()
-    ) -> None:
+        self, alias: str, worker: UUID, contact: Contact, patience: Patience, unknown: UnknownNames,
+        dead_workers: Sequence[UUID] = (),
+    ) -> None:  # fmt: skip
         super().__init__(name="maintenance", daemon=True)
         self.alias = alias
         self.contact = contact
@@ -52,13 +55,14 @@ class Maintenance(threading.Thread):
         self._dead_until = time.monotonic() + DEAD_FOR
         self._prune_at = time.monotonic() + random.uniform(0, PRUNE_EVERY)
         self._stopping = threading.Event()
+        self._judge = NameJudge(alias, unknown, self._stopping)
 
     def run(self) -> None:
         with own_connection(self.alias, "maintenance") as connection:
             while True:
                 pause = conf.current().poll
                 # Each for itself: what keeps schedules from firing must not keep leases from being reaped.
-                for part in (self._pass_if_due, self._tick):
+                for part in (self._pass_if_due, self._tick, self._names):
                     try:
                         pause = min(pause, part(connection))
                     except DatabaseTrouble as error:
@@ -83,6 +87,13 @@ class Maintenance(threading.Thread):
     def _tick(self, connection: BaseDatabaseWrapper) -> float:
         with self.patience.wait_for(connection):
             return self.scheduler.tick()
+
+    def _names(self, connection: BaseDatabaseWrapper) -> float:
+        """Seconds until there may be more to do."""
+        waiting = partial(self.patience.wait_for, connection)
+        self._judge.announce(waiting)
+        self._judge.look(waiting, partial(self._tick, connection), may_judge=self.contact.reach() == math.inf)
+        return conf.current().poll
 
     def _pass_if_due(self, connection: BaseDatabaseWrapper) -> float:
         """Seconds until the next pass."""
@@ -147,6 +158,7 @@ class Maintenance(threading.Thread):
         self._prune_in_batches(connection, guards.PRUNE_AGE, partial(guards.prune, self.alias))
         with self.patience.wait_for(connection):
             presence.gone(self.alias)
+            names.prune(self.alias)
 
     def _prune_in_batches(
         self, connection: BaseDatabaseWrapper, age: float | None, prune_batch: Callable[[float, int], int]

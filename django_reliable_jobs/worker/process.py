@@ -93,7 +93,7 @@ class WorkerProcess:
         self.watchdog = Watchdog(
             self.pool, self.heart, patience, options.grace, lambda: self.commands.put("written off")
         )
-        self.maintenance = Maintenance(options.alias, worker, contact, patience, dead_workers)
+        self.maintenance = Maintenance(options.alias, worker, contact, patience, self.engine.unknown, dead_workers)
         self.listener = Listener(
             settings.listen_database or options.alias,
             worker,

@@ -45,8 +45,6 @@ def test_a_claim_writes_the_lease_and_returns_it(exchange: Exchange) -> None:
     assert (lease.args, lease.kwargs) == ('[1, "é"]', '{"a": null}') or lease.args == '[1, "\\u00e9"]'
     assert (lease.attempt, lease.max_attempts, lease.losses, lease.timeout) == (3, 5, 1, 7.5)
     assert (lease.idempotency_key, lease.scheduled_for, lease.run_at) == ("i", job.scheduled_for, job.run_at)
-    assert lease.unknown_for is not None
-    assert 99 < lease.unknown_for < 160
 
 
 def test_a_later_claim_of_anything_has_a_greater_token(exchange: Exchange) -> None:

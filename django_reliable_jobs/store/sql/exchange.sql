@@ -15,13 +15,13 @@
 -- attempt, or one that was lost before: protocol 8), so that such a row is not passed over for ever.
 WITH offered AS MATERIALIZED (
     SELECT d.job_id, d.token, 'DONE' AS status, '' AS reason, NULL::float8 AS delay, 0 AS give_back, false AS unbegun,
-           false AS unknown, NULL::text AS result, NULL::text AS progress, NULL::int AS attempt, NULL::text AS kind,
+           NULL::text AS result, NULL::text AS progress, NULL::int AS attempt, NULL::text AS kind,
            NULL::text AS message, NULL::text AS traceback
       FROM unnest(%(done_ids)s::bigint[], %(done_tokens)s::bigint[]) AS d (job_id, token)
      UNION ALL
     SELECT *
       FROM unnest(%(job_ids)s::bigint[], %(tokens)s::bigint[], %(statuses)s::text[], %(reasons)s::text[],
-                  %(delays)s::float8[], %(give_backs)s::int[], %(unbeguns)s::bool[], %(unknowns)s::bool[],
+                  %(delays)s::float8[], %(give_backs)s::int[], %(unbeguns)s::bool[],
                   %(results)s::text[], %(progresses)s::text[], %(error_attempts)s::int[], %(error_kinds)s::text[],
                   %(error_messages)s::text[], %(error_tracebacks)s::text[])
 ), owned AS MATERIALIZED (
@@ -40,7 +40,7 @@ WITH offered AS MATERIALIZED (
            attempts = job.attempts - owned.give_back,
            first_started_at = CASE WHEN owned.unbegun THEN nullif(job.first_started_at, job.started_at)
                                    ELSE job.first_started_at END,
-           unknown_since = CASE WHEN owned.unknown THEN coalesce(job.unknown_since, statement_timestamp()) END,
+           unknown_since = NULL,
            result = owned.result::jsonb,
            progress = coalesce(owned.progress::jsonb, job.progress),
            locked_by = CASE WHEN owned.cancelled OR owned.status IN ('DONE', 'DEAD', 'CANCELLED')
@@ -114,6 +114,6 @@ WITH offered AS MATERIALIZED (
     {part_claimed}
 )
 SELECT (SELECT array_agg(settled.fencing_token) FROM settled), (SELECT count(*) FROM candidate),
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 UNION ALL
 SELECT NULL, NULL, claimed.* FROM claimed

@@ -16,6 +16,5 @@
 RETURNING job.id, job.fencing_token, job.name, job.queue, job.priority, job.args, job.kwargs, job.attempts,
           job.max_attempts, job.losses, job.timeout, job.idempotency_key,
           job.scheduled_for AT TIME ZONE 'UTC', job.run_at AT TIME ZONE 'UTC',
-          extract(epoch FROM statement_timestamp() - job.unknown_since)::float8,
           CASE WHEN job.first_started_at = job.started_at AND job.attempts = 1
                THEN extract(epoch FROM job.expires_at - statement_timestamp())::float8 END

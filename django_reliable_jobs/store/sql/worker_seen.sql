@@ -1,11 +1,12 @@
 -- A worker's sign of life, for people and for prefetching. Brings back how many slots the others have free.
 WITH me AS (
     INSERT INTO django_reliable_jobs_worker (
-        id, host, pid, version, queues, slots, busy, stopping, started_at, last_seen)
+        id, host, pid, version, queues, slots, busy, stopping, release, names_digest, problem, started_at, last_seen)
     VALUES (%(worker)s::uuid, %(host)s, %(pid)s, %(version)s, %(queues)s, %(slots)s, %(busy)s, %(stopping)s,
-            statement_timestamp(), statement_timestamp())
+            %(release)s, %(names_digest)s, %(problem)s, statement_timestamp(), statement_timestamp())
     ON CONFLICT (id) DO UPDATE
-       SET busy = excluded.busy, stopping = excluded.stopping, last_seen = excluded.last_seen
+       SET busy = excluded.busy, stopping = excluded.stopping, names_digest = excluded.names_digest,
+           problem = excluded.problem, last_seen = excluded.last_seen
 )
 SELECT coalesce(sum(greatest(other.slots - other.busy, 0)), 0)::int
   FROM django_reliable_jobs_worker AS other

@@ -1,0 +1,2 @@
+-- Which names are judged.
+{part_judged}
