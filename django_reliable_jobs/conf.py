@@ -42,6 +42,7 @@ class Settings:
     unknown_job_after: float
     max_payload_bytes: int
     retention: Mapping[str, float | None]
+    keep_attempts: int
     queues: Mapping[str, Mapping[str, Any]]
     guards: Mapping[str, Any]
     migrate: Mapping[str, Any]

@@ -192,6 +192,7 @@ _KEYS: dict[str, tuple[Any, Check | _Keys]] = {
     "UNKNOWN_JOB_AFTER": (3600, seconds),
     "MAX_PAYLOAD_BYTES": (1_000_000, partial(_integer, minimum=100, maximum=LARGEST_PAYLOAD)),
     "RETENTION": ({}, _Keys(_RETENTION)),
+    "KEEP_ATTEMPTS": (100, partial(_integer, minimum=1, maximum=1_000_000)),
     "QUEUES": ({}, _queues),
     "GUARDS": ({}, _Keys(_GUARDS)),
     "MIGRATE": ({}, _Keys(_MIGRATE)),

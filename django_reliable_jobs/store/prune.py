@@ -1,4 +1,4 @@
-"""Prune: finished jobs at the end of their retention, a batch at a time."""
+"""Prune: finished jobs at the end of their retention, and attempts beyond those that are kept, a batch at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from django.db.models.functions import Now
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.states import FINISHED, JobStatus
 from django_reliable_jobs.store import references
-from django_reliable_jobs.store.statements import run
+from django_reliable_jobs.store.statements import change, run
+
+#: Attempts, the newest ones, whose jobs are looked at for too many.
+LOOKED_AT = 2000
 
 
 def prune(alias: str, status: JobStatus, age: float, batch: int) -> int:
@@ -26,3 +29,8 @@ def prune(alias: str, status: JobStatus, age: float, batch: int) -> int:
 def prune_runs(alias: str, age: float, batch: int) -> int:
     """Delete up to `batch` cron runs that were fired more than `age` seconds ago; how many."""
     return len(run(alias, "prune_runs", {"age": age, "batch": batch}))
+
+
+def prune_attempts(alias: str, keep: int, batch: int) -> int:
+    """Delete up to `batch` attempts of jobs that have many; how many. Of each job the first and the newest `keep` stay."""
+    return change(alias, "prune_attempts", {"keep": keep, "looked_at": LOOKED_AT, "batch": batch})

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
-import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
@@ -19,21 +18,19 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.states import JobStatus
-from django_reliable_jobs.store import guards, names, notify, presence, reap
+from django_reliable_jobs.store import notify, reap
 from django_reliable_jobs.store.connections import own_connection
-from django_reliable_jobs.store.prune import prune, prune_runs
 from django_reliable_jobs.worker import journal
+from django_reliable_jobs.worker.batch_size import BatchSize
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.worker.pruning import Pruning
 from django_reliable_jobs.worker.scheduler import Scheduler
 from django_reliable_jobs.worker.unknown_names import NameJudge, UnknownNames
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
 BATCH = 200
-PRUNE_BATCH = 1000
-#: Seconds between two prune passes; a pass goes on until nothing is left, with a pause as long as each batch took.
-PRUNE_EVERY = 60.0
 #: For how many seconds the leases of a dead sibling are looked for: its last claim may commit after its death.
 DEAD_FOR = 10.0
 
@@ -50,10 +47,12 @@ class Maintenance(threading.Thread):
         self.contact = contact
         self.patience = patience
         self.scheduler = Scheduler(alias, worker)
+        self.pruning = Pruning(alias, patience)
+        self._reaped_at_once = BatchSize(BATCH, patience.limit / 4)
+        self._expired_at_once = BatchSize(BATCH, patience.limit / 4)
         self.dead_workers = list(dead_workers)
         self._pass_at = 0.0
         self._dead_until = time.monotonic() + DEAD_FOR
-        self._prune_at = time.monotonic() + random.uniform(0, PRUNE_EVERY)
         self._stopping = threading.Event()
         self._judge = NameJudge(alias, unknown, self._stopping)
 
@@ -62,7 +61,7 @@ class Maintenance(threading.Thread):
             while True:
                 pause = conf.current().poll
                 # Each for itself: what keeps schedules from firing must not keep leases from being reaped.
-                for part in (self._pass_if_due, self._tick, self._names):
+                for part in (self._pass_if_due, self._tick, self._names, self.pruning.when_due):
                     try:
                         pause = min(pause, part(connection))
                     except DatabaseTrouble as error:
@@ -122,22 +121,21 @@ class Maintenance(threading.Thread):
         if self.contact.wait_for_reaping() <= 0:
             self._reap(connection)
         self._expire(connection)
-        if time.monotonic() >= self._prune_at:
-            self._prune(connection)
-            self._prune_at = time.monotonic() + PRUNE_EVERY * random.uniform(0.8, 1.2)
 
     def _expire(self, connection: BaseDatabaseWrapper) -> None:
-        expired = BATCH
-        while expired == BATCH:
-            with self.patience.wait_for(connection):
-                if expired := reap.expire(self.alias, BATCH):
-                    logger.info("%d jobs had not started when they expired: CANCELLED", expired)
+        while True:
+            with self.patience.wait_for(connection), self._expired_at_once.of_one() as most:
+                expired = reap.expire(self.alias, most)
+            if expired:
+                logger.info("%d jobs had not started when they expired: CANCELLED", expired)
+            if expired < most:
+                return
 
     def _reap(self, connection: BaseDatabaseWrapper) -> None:
         while True:
-            with self.patience.wait_for(connection):
+            with self.patience.wait_for(connection), self._reaped_at_once.of_one() as most:
                 reaped = reap.reap(
-                    self.alias, conf.current().backoff, BATCH, self.dead_workers, reach=self.contact.reach()
+                    self.alias, conf.current().backoff, most, self.dead_workers, reach=self.contact.reach()
                 )
             for job in reaped:
                 level = logging.ERROR if job.status == JobStatus.DEAD else logging.WARNING
@@ -147,26 +145,5 @@ class Maintenance(threading.Thread):
                 )  # fmt: skip
             with self.patience.wait_for(connection):
                 notify.wake(self.alias, {notify.work_payload(job.queue, job.priority) for job in reaped if job.queued})
-            if len(reaped) < BATCH:
+            if len(reaped) < most:
                 return
-
-    def _prune(self, connection: BaseDatabaseWrapper) -> None:
-        retention = conf.current().retention
-        for status in (JobStatus.DONE, JobStatus.CANCELLED, JobStatus.DEAD):
-            self._prune_in_batches(connection, retention.get(status.value), partial(prune, self.alias, status))
-        self._prune_in_batches(connection, retention.get("CRON_RUN"), partial(prune_runs, self.alias))
-        self._prune_in_batches(connection, guards.PRUNE_AGE, partial(guards.prune, self.alias))
-        with self.patience.wait_for(connection):
-            presence.gone(self.alias)
-            names.prune(self.alias)
-
-    def _prune_in_batches(
-        self, connection: BaseDatabaseWrapper, age: float | None, prune_batch: Callable[[float, int], int]
-    ) -> None:
-        while age is not None and not self._stopping.is_set():
-            started = time.monotonic()
-            with self.patience.wait_for(connection):
-                if prune_batch(age, PRUNE_BATCH) < PRUNE_BATCH:
-                    return
-                self.scheduler.tick()  # two million old rows are no reason to be late with a schedule
-            self._stopping.wait(time.monotonic() - started)
