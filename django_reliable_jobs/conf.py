@@ -47,6 +47,7 @@ class Settings:
     guards: Mapping[str, Any]
     migrate: Mapping[str, Any]
     outbox: Mapping[str, Any]
+    release: str | None
 
 
 _current: Settings | None = None

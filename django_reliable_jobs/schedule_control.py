@@ -87,7 +87,7 @@ def delete_schedule(name: str, *, using: str | None = None) -> bool:
         there = _locked(alias, name)
         if there is None:
             return False
-        if there.source in {config.label for config in apps.get_app_configs()}:
+        if scheduling.app_of(there.source) in {config.label for config in apps.get_app_configs()}:
             _only_peoples(there)
         schedule_rows.delete(alias, name)
         return True
@@ -101,9 +101,15 @@ def pause_schedule(name: str, *, using: str | None = None) -> bool:
 def resume_schedule(name: str, *, using: str | None = None) -> bool:
     """Fires again, from the next time on: nothing of the pause is made up for. False: it was not paused.
 
-    Raises `UnknownSchedule`, and `ScheduleError` for one that cannot be computed.
+    Raises `UnknownSchedule`, and `ScheduleError` for one that cannot be computed. One that the code does not define just now
+    is not paused any more when it comes back.
     """
-    return _set_paused(name, False, using)
+    try:
+        return _set_paused(name, False, using)
+    except UnknownSchedule:
+        if schedule_rows.unpause(using or conf.current().database, name):
+            return True
+        raise
 
 
 def _set_paused(name: str, paused: bool, using: str | None) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 
-from django_reliable_jobs import payload
+from django_reliable_jobs import conf, payload
 from django_reliable_jobs.definition import JobDefinition, origin
 from django_reliable_jobs.errors import JobConfigurationError
 from django_reliable_jobs.schedules import CronExpression, Every, FiringRules, Overlap, ScheduleError, Timetable
@@ -203,9 +203,20 @@ def source_of(job: JobDefinition) -> str:
     return config.label if config is not None else module
 
 
+def scoped(app: str) -> str:
+    """Whose schedules those of the app's code are: each RELEASE has a set of its own."""
+    release = conf.current().release
+    return app if release is None else f"{app}@{release}"
+
+
+def app_of(source: str) -> str:
+    """The app of a source."""
+    return source.partition("@")[0]
+
+
 def all_schedules() -> list[ScheduleDefinition]:
     """Every schedule that the code of this process defines, by name. Django has to be set up."""
-    return [replace(_by_name[name], source=source_of(_by_name[name].job)) for name in sorted(_by_name)]
+    return [replace(_by_name[name], source=scoped(source_of(_by_name[name].job))) for name in sorted(_by_name)]
 
 
 def fingerprint(definitions: Iterable[ScheduleDefinition]) -> str:

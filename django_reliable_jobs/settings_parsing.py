@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -153,6 +154,16 @@ def _queues(value: Any, name: str) -> Mapping[str, Mapping[str, Any]]:
     return MappingProxyType({queue: MappingProxyType(dict(options)) for queue, options in value.items()})
 
 
+def _release(value: Any, name: str) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str or None, not {type(value).__name__}")
+    if not re.fullmatch(r"[A-Za-z0-9._+-]{1,64}", value):
+        raise ValueError(f"{name} must be 1 to 64 letters, digits and . _ + -, not {value!r:.100}")
+    return value
+
+
 _text = partial(_kind, kind=str, text="a str that is not empty")
 _optional_text = partial(_text, optional=True)
 _flag = partial(_kind, kind=bool, text="True or False")
@@ -197,4 +208,5 @@ _KEYS: dict[str, tuple[Any, Check | _Keys]] = {
     "GUARDS": ({}, _Keys(_GUARDS)),
     "MIGRATE": ({}, _Keys(_MIGRATE)),
     "OUTBOX": ({}, _Keys(_OUTBOX)),
+    "RELEASE": (None, _release),
 }

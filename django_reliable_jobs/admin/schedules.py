@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_reliable_jobs import conf, redaction, registry, schedule_control
+from django_reliable_jobs import conf, redaction, registry, schedule_control, scheduling
 from django_reliable_jobs.admin.base import manages
 from django_reliable_jobs.admin.display import badge, pretty
 from django_reliable_jobs.admin.overview_words import moment, short_moment
@@ -104,7 +104,7 @@ class CronScheduleAdmin(ScheduleActs):
         return self.allows(request, "change_cronschedule") and (obj is None or not obj.source)
 
     def has_delete_permission(self, request: HttpRequest, obj: CronSchedule | None = None) -> bool:
-        if obj is not None and obj.source in {config.label for config in apps.get_app_configs()}:
+        if obj is not None and scheduling.app_of(obj.source) in {config.label for config in apps.get_app_configs()}:
             return False
         return self.allows(request, "delete_cronschedule")
 

@@ -6,7 +6,7 @@ from django_reliable_jobs.models.fence import Fence
 from django_reliable_jobs.models.guard_claim import GuardClaim
 from django_reliable_jobs.models.job import Job
 from django_reliable_jobs.models.queue_state import QueueState
-from django_reliable_jobs.models.schedule import CronRun, CronSchedule, ScheduleRelease
+from django_reliable_jobs.models.schedule import CronRun, CronSchedule, SchedulePause, ScheduleRelease
 from django_reliable_jobs.models.token_mark import TokenMark
 from django_reliable_jobs.models.worker import KnownNames, UnknownName, Worker
 from django_reliable_jobs.states import JobStatus
@@ -22,6 +22,7 @@ __all__ = [
     "JobStatus",
     "KnownNames",
     "QueueState",
+    "SchedulePause",
     "ScheduleRelease",
     "TokenMark",
     "UnknownName",

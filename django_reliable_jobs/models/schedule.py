@@ -31,7 +31,8 @@ class CronSchedule(models.Model):
     timezone = models.CharField(_("time zone"), max_length=64, default="UTC")
     args = models.JSONField(_("positional arguments"), default=list, blank=True)
     kwargs = models.JSONField(_("named arguments"), default=dict, blank=True)
-    #: The label of the app whose code defines it; empty for a schedule that people made.
+    #: The label of the app whose code defines it, with "@" and the setting RELEASE where there is one; empty for a schedule
+    #: that people made.
     source = models.CharField(_("defined by app"), max_length=200, blank=True, default="")
     misfire = models.CharField(_("misfire"), max_length=10, default=Misfire.LATEST.value)
     misfire_grace = models.FloatField(_("misfire grace in seconds"), default=60.0)
@@ -162,10 +163,13 @@ class ScheduleRelease(models.Model):
     seen for a while: that is a rollback. Apart for each app, so that services with different apps can share a database.
     """
 
+    #: The app's label, with "@" and the setting RELEASE where there is one.
     source = models.CharField(_("app"), max_length=200)
     fingerprint = models.CharField(_("fingerprint"), max_length=64)
     activated_at = models.DateTimeField(_("activated at"))
     seen_at = models.DateTimeField(_("seen at"))
+    #: Since when workers with it have been seen without a break; None before a worker of this version of the package.
+    seen_since = models.DateTimeField(_("seen since"), null=True, blank=True)
 
     objects: ClassVar[models.Manager[ScheduleRelease]] = JobsManager()
 
@@ -179,3 +183,20 @@ class ScheduleRelease(models.Model):
 
     def __str__(self) -> str:
         return f"{self.source} {self.fingerprint[:12]}"
+
+
+class SchedulePause(models.Model):
+    """A schedule in code that was paused when the code ceased to define it: it is paused when it comes back."""
+
+    name = models.CharField(_("name"), max_length=200, primary_key=True)
+    paused_at = models.DateTimeField(_("paused at"))
+
+    objects: ClassVar[models.Manager[SchedulePause]] = JobsManager()
+
+    class Meta:
+        app_label = "django_reliable_jobs"
+        verbose_name = _("kept pause")
+        verbose_name_plural = _("kept pauses")
+
+    def __str__(self) -> str:
+        return self.name

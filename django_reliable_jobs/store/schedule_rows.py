@@ -20,20 +20,29 @@ PATIENCE = 1000
 
 
 class Standing(NamedTuple):
-    """Where this process' version of an app stands. `unseen`: seconds since a worker with the current one was seen."""
+    """Where this process' version of an app stands.
+
+    `unseen`: seconds since a worker with the current one was seen. `in_touch`: for how many seconds workers with this one,
+    whichever, have been seen without a break.
+    """
 
     source: str
     is_current: bool
     is_known: bool
     unseen: float | None
+    in_touch: float
 
 
 class Drift(NamedTuple):
-    """A schedule whose row is not as the code says: `owner` is the app it belongs to (None: there is no row)."""
+    """A schedule whose row is not as the code says: `owner` is the source it belongs to (None: there is no row).
+
+    `only_owner`: the owner is all that differs.
+    """
 
     name: str
     owner: str | None
     owner_is_alive: bool
+    only_owner: bool
 
 
 def lock(alias: str) -> bool:
@@ -41,21 +50,22 @@ def lock(alias: str) -> bool:
     return bool(run(alias, "schedule_lock", {"idle": int(IDLE * 1000), "patience": PATIENCE})[0][0])
 
 
-def releases(alias: str, fingerprints: dict[str, str], defined: Iterable[str]) -> list[Standing]:
-    """`fingerprints` by app; `defined` are the apps that have schedules."""
-    defined = set(defined)
-    params = {
-        "sources": list(fingerprints),
-        "fingerprints": list(fingerprints.values()),
-        "defined": [source in defined for source in fingerprints],
-    }
+def releases(alias: str, fingerprints: dict[str, str], longest: float) -> list[Standing]:
+    """`fingerprints` by source; an app without a schedule has one too. `longest` seconds without a look are a break."""
+    params = {"sources": list(fingerprints), "fingerprints": list(fingerprints.values()), "break": longest}
     return [Standing(*row) for row in run(alias, "schedule_releases", params)]
 
 
-def seen(alias: str, fingerprints: dict[str, str]) -> None:
+def seen(alias: str, fingerprints: dict[str, str], longest: float) -> None:
     """Waits for nobody: a row that is locked is being written by a worker that is as alive."""
-    params = {"sources": list(fingerprints), "fingerprints": list(fingerprints.values())}
+    params = {"sources": list(fingerprints), "fingerprints": list(fingerprints.values()), "break": longest}
     change(alias, "schedule_seen", params)
+
+
+def abandoned(alias: str, apps: Iterable[str], sources: Iterable[str], age: float) -> list[str]:
+    """Sources that these apps had under another RELEASE and that nobody has had for `age` seconds."""
+    params = {"apps": list(apps), "sources": list(sources), "age": age}
+    return [row[0] for row in run(alias, "schedule_abandoned", params)]
 
 
 def activate(alias: str, fingerprints: dict[str, str]) -> None:
@@ -89,10 +99,10 @@ def surplus(alias: str, sources: Sequence[str], names: Sequence[str]) -> bool:
     return bool(run(alias, "schedule_surplus", {"sources": list(sources), "names": list(names)})[0][0])
 
 
-def retire(alias: str, sources: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Take away the rows of these apps but those with one of the names; which."""
+def retire(alias: str, sources: Sequence[str], names: Sequence[str]) -> list[tuple[str, bool]]:
+    """Take away the rows of these apps but those with one of the names; which, and whether they were paused."""
     params = {"sources": list(sources), "names": list(names), "name": None}
-    return [row[0] for row in run(alias, "schedule_retire", params)]
+    return [(row[0], row[1]) for row in run(alias, "schedule_retire", params)]
 
 
 def delete(alias: str, name: str) -> None:
@@ -104,6 +114,11 @@ def pause(alias: str, name: str, version: int, paused: bool, next_fire: datetime
     """Whether it was done. A resumed schedule goes on with `next_fire`."""
     params = {"name": name, "version": version, "paused": paused, "next_fire": next_fire, "now": now}
     return bool(run(alias, "schedule_pause", params))
+
+
+def unpause(alias: str, name: str) -> bool:
+    """Forget that a schedule which is not defined now was paused; whether it was."""
+    return change(alias, "schedule_unpause", {"name": name}) > 0
 
 
 def _columns(definition: ScheduleDefinition) -> dict[str, Any]:

@@ -85,6 +85,7 @@ class WorkerProcess:
             __version__,
             str(options.queues)[:500],
             options.slots,
+            release=settings.release or "",
         )
         self.heart = Heart(self.ledger, contact, patience, prefetch, me, lambda: self.pool.busy)
         self.engine = Engine(

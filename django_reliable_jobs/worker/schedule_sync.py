@@ -1,12 +1,13 @@
 """Keeps the rows of schedules in step with the code, from workers of which some may have an older version of it.
 
-Each app's code has a fingerprint, and the table of releases says which one is the current one: it alone writes the app's
-rows. A fingerprint that was never seen is a newer version and becomes the current one at once. One that was replaced comes
-back when no worker with the current one has been seen for `ALIVE` seconds: a rollback. Two services with different
-apps do not meet here at all; with different versions of one app the newer one writes, as long as it lives.
+Each app's code has a fingerprint, that of no schedule at all included, and the table of releases says which one is the current
+one: it alone writes the app's rows. A fingerprint that was never seen is a newer version and becomes the current one at once.
+One that was replaced comes back when no worker with the current one has been seen for `ALIVE` seconds: a rollback. Two services
+with different apps do not meet here at all; with different versions of one app the newer one writes, as long as it lives.
+With a RELEASE of their own two sets of one app live beside each other: each is a `source` of its own.
 
-After an outage nobody has been seen for long, though all may be alive. So a worker takes an app back only after it has
-itself been in touch for `ALIVE` seconds without a break.
+After an outage nobody has been seen for long, though all may be alive. So an app is taken back only when workers with that
+version, this one or those before it in its place, have been in touch for `ALIVE` seconds without a break; the table counts.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ SOON = 1.0
 #: alive. The sum of two looks' distance and a break is less than the latter, so that no outage looks like a rollback.
 BREAK = 2 * EVERY
 ALIVE = 4 * EVERY
+#: Seconds after which a worker says that its schedules are not in force; between two lines about the same thing.
+NOT_IN_FORCE, SAY_EVERY = 900.0, 3600.0
+#: Seconds without a sign of life after which the set of another RELEASE is taken away.
+ABANDONED = 86_400.0
 #: Seconds after which a schedule is overdue: no worker knows its job, or there is none.
 OVERDUE = 60.0
 
@@ -46,8 +51,7 @@ class ScheduleSync:
         self.alias = alias
         self.current: frozenset[str] = frozenset()
         self._look_at = 0.0
-        self._last_look = float("-inf")
-        self._in_touch_since = float("inf")
+        self._said: dict[str, float] = {}
 
     def when_due(self) -> None:
         """Look, if it is time to. A row that somebody has locked is no reason not to fire: it is tried again later."""
@@ -67,6 +71,15 @@ class ScheduleSync:
             for name in schedule_due.unknown_jobs(self.alias, registry.names(), OVERDUE):
                 journal.unknown_job(name)
 
+    def _say(self, level: int, what: str, *values: object) -> None:
+        """Each line at most once in a while: it says what goes on."""
+        now, line = time.monotonic(), what % values
+        if now - self._said.get(line, float("-inf")) >= SAY_EVERY:
+            if len(self._said) > 1000:
+                self._said.clear()
+            self._said[line] = now
+            logger.log(level, "%s", line)
+
     def may_judge(self, source: str) -> bool:
         """Whether this process can say that a schedule is broken: a newer version of its app may see more in it."""
         return not source or source in self.current
@@ -80,35 +93,63 @@ class ScheduleSync:
         """
         definitions = scheduling.all_schedules()
         defined = {each.source for each in definitions}
+        installed = {scheduling.scoped(config.label) for config in apps.get_app_configs()}
         fingerprints = {
             source: scheduling.fingerprint(each for each in definitions if each.source == source)
-            for source in sorted({config.label for config in apps.get_app_configs()} | defined)
+            for source in sorted(installed | defined)
         }
-        current, activated = _split(rows.releases(self.alias, fingerprints, defined), self._touched())
-        if current:
-            rows.seen(self.alias, {source: fingerprints[source] for source in current})
+        rows.seen(self.alias, fingerprints, BREAK)
+        standings = rows.releases(self.alias, fingerprints, BREAK)
+        current, activated = _split(standings)
+        abandoned = self._abandoned(standings)
         differs = self._differs(definitions, current | activated)
-        if activated or differs:
+        if activated or differs or abandoned:
             with transaction.atomic(using=self.alias, durable=True):
                 if not rows.lock(self.alias):
                     return False
                 # Anew: this process may have stood still, and with it the contact that lets it take an app back.
-                current, activated = _split(rows.releases(self.alias, fingerprints, defined), self._touched())
+                standings = rows.releases(self.alias, fingerprints, BREAK)
+                current, activated = _split(standings)
                 if activated:
                     rows.activate(self.alias, {source: fingerprints[source] for source in activated})
-                self._write(definitions, current | activated)
-        for source in sorted(activated & defined):
-            logger.info("the schedules of %s are from now on as this worker's code defines them", source)
+                gone = self._write(definitions, current | activated)
+                for source in self._abandoned(standings):
+                    gone += rows.retire(self.alias, [source], [])
+                    logger.warning("no worker with the schedules of %s was seen for a day, they are taken away", source)
+            self._tell(standings, activated, defined, gone)
+        for each in standings:
+            if each.source not in current | activated and each.in_touch > NOT_IN_FORCE:
+                self._say(
+                    logging.WARNING, "the schedules of %s are not as this worker's code says: a newer version's are in force,"
+                    " whose workers live. If both are to live on, give each its RELEASE", each.source,
+                )  # fmt: skip
         self.current = frozenset(current | activated)
         return True
 
-    def _touched(self) -> float:
-        """For how many seconds this process has looked regularly."""
-        now = time.monotonic()
-        if now - self._last_look > BREAK:
-            self._in_touch_since = now
-        self._last_look = now
-        return now - self._in_touch_since
+    def _abandoned(self, standings: list[Standing]) -> list[str]:
+        """After an outage nobody has been seen for long: asked only when we have been in touch."""
+        if not any(each.in_touch >= ALIVE for each in standings):
+            return []
+        sources = [each.source for each in standings]
+        return rows.abandoned(self.alias, sorted(map(scheduling.app_of, sources)), sources, ABANDONED)
+
+    def _tell(
+        self, standings: list[Standing], activated: set[str], defined: set[str], gone: list[tuple[str, bool]]
+    ) -> None:
+        for name, paused in gone:
+            stays = "; it stays paused if it comes back" if paused else ""
+            logger.info("schedule %s is not defined any more, it is taken away%s", name, stays)
+        for each in standings:
+            if each.source not in activated:
+                continue
+            if each.unseen is not None and each.unseen <= ALIVE and (each.source in defined or gone):
+                logger.warning(
+                    "the schedules of %s are from now on as this worker's code defines them, instead of another version's,"
+                    " whose workers were seen %.0f s ago: as it should be in a deploy. If both are to live on, give each its"
+                    " RELEASE", each.source, each.unseen,
+                )  # fmt: skip
+            elif each.source in defined:
+                logger.info("the schedules of %s are from now on as this worker's code defines them", each.source)
 
     def _differs(self, definitions: list[ScheduleDefinition], mine: set[str]) -> bool:
         """Whether there is something to write for these apps. Says what is not, because it is another service's."""
@@ -116,15 +157,17 @@ class ScheduleSync:
         drifts = rows.drift(self.alias, wanted, ALIVE) if wanted else []
         anothers = {drift.name: drift for drift in drifts if _is_anothers(drift, mine)}
         for each in wanted:
-            if each.name in anothers:
-                logger.error(
-                    "schedule %s of %s is defined by %s too, whose it stays: give one of them a name=",
-                    each.name, each.source, anothers[each.name].owner,
+            drift = anothers.get(each.name)
+            if drift is not None and not (drift.only_owner and _same_app(drift.owner, each.source)):
+                self._say(
+                    logging.ERROR, "schedule %s of %s is defined by %s too, whose it stays: give one of them a name=",
+                    each.name, each.source, drift.owner,
                 )  # fmt: skip
         surplus = bool(mine) and rows.surplus(self.alias, sorted(mine), sorted(each.name for each in wanted))
         return len(drifts) > len(anothers) or surplus
 
-    def _write(self, definitions: list[ScheduleDefinition], mine: set[str]) -> None:
+    def _write(self, definitions: list[ScheduleDefinition], mine: set[str]) -> list[tuple[str, bool]]:
+        """Which schedules were taken away, and whether they were paused."""
         now = schedule_due.now(self.alias)
         by_name = {each.name: each for each in definitions if each.source in mine}
         for drift in rows.drift(self.alias, list(by_name.values()), ALIVE):
@@ -136,21 +179,24 @@ class ScheduleSync:
                     "schedule %s was made by a person; the code of %s defines it now", each.name, each.source
                 )
             rows.save(self.alias, each, next_fire(each.timetable, each.rules, now), now)
-        for name in rows.retire(self.alias, sorted(mine), sorted(by_name)) if mine else []:
-            logger.info("schedule %s is not defined any more, it is taken away", name)
+        return rows.retire(self.alias, sorted(mine), sorted(by_name)) if mine else []
 
 
-def _split(standings: list[Standing], in_touch: float) -> tuple[set[str], set[str]]:
+def _split(standings: list[Standing]) -> tuple[set[str], set[str]]:
     """The apps whose current version this process has, and those whose current version it is to become."""
     current = {each.source for each in standings if each.is_current}
-    return current, {each.source for each in standings if _takes_over(each, in_touch)}
+    return current, {each.source for each in standings if _takes_over(each)}
 
 
-def _takes_over(standing: Standing, in_touch: float) -> bool:
+def _takes_over(standing: Standing) -> bool:
     if standing.is_current:
         return False
     gone = standing.unseen is None or standing.unseen > ALIVE
-    return not standing.is_known or (gone and in_touch >= ALIVE)
+    return not standing.is_known or (gone and standing.in_touch >= ALIVE)
+
+
+def _same_app(owner: str | None, source: str) -> bool:
+    return owner is not None and scheduling.app_of(owner) == scheduling.app_of(source)
 
 
 def _is_anothers(drift: Drift, mine: set[str]) -> bool:

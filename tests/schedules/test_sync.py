@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
 from django_reliable_jobs import job, scheduling
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.models import CronSchedule, ScheduleRelease
-from django_reliable_jobs.schedule_control import pause_schedule, save_schedule
+from django_reliable_jobs.schedule_control import UnknownSchedule, pause_schedule, resume_schedule, save_schedule
 from django_reliable_jobs.scheduling import ScheduleDefinition, cron, every
 from django_reliable_jobs.worker import schedule_sync
 from django_reliable_jobs.worker.schedule_sync import ALIVE, BREAK, EVERY, ScheduleSync
@@ -83,9 +83,17 @@ def age(seconds: float) -> None:
     """So much time passes on the database's clock."""
     by = timedelta(seconds=seconds)
     for release in ScheduleRelease.objects.all():
+        since = release.seen_since
         ScheduleRelease.objects.filter(pk=release.pk).update(
-            seen_at=release.seen_at - by, activated_at=release.activated_at - by
-        )
+            seen_at=release.seen_at - by, activated_at=release.activated_at - by,
+            seen_since=None if since is None else since - by,
+        )  # fmt: skip
+
+
+def lose_the_current(seconds: float) -> None:
+    """Nobody with the current version has been seen for so long, while the others are."""
+    current = ScheduleRelease.objects.latest("activated_at")
+    ScheduleRelease.objects.filter(pk=current.pk).update(seen_at=current.seen_at - timedelta(seconds=seconds))
 
 
 def live(monotonic: Monotonic, seconds: float, *alive: Worker) -> None:
@@ -182,18 +190,21 @@ def test_a_worker_that_stood_still_between_its_look_and_the_lock_takes_nothing_b
     old, new = Worker(daily="0 6 * * *"), Worker(daily="0 7 * * *")
     old.look()
     new.look()
-    live(monotonic, ALIVE, old, new)
-    age(ALIVE + 1)
+    live(monotonic, ALIVE + EVERY, old, new)
+    lose_the_current(ALIVE + 1)
     real = schedule_sync.rows.lock
 
     def late(alias: str) -> bool:
         monotonic.now += stop
+        age(stop)
         return real(alias)
 
     with monkeypatch.context() as patch:
         patch.setattr(schedule_sync.rows, "lock", late)
         assert old.look()
     assert rows() == {"daily": "0 7 * * *"}
+    live(monotonic, ALIVE + EVERY, old)
+    assert rows() == {"daily": "0 6 * * *"}
 
 
 def test_a_newer_version_that_comes_back_before_the_lock_stays_the_current_one(
@@ -202,8 +213,8 @@ def test_a_newer_version_that_comes_back_before_the_lock_stays_the_current_one(
     old, new = Worker(daily="0 6 * * *"), Worker(daily="0 7 * * *")
     old.look()
     new.look()
-    live(monotonic, ALIVE, old, new)
-    age(ALIVE + 1)
+    live(monotonic, ALIVE + EVERY, old, new)
+    lose_the_current(ALIVE + 1)
     real = schedule_sync.rows.lock
 
     def after_the_other(alias: str) -> bool:
@@ -260,9 +271,145 @@ def test_the_last_schedule_of_an_app_can_be_taken_out(monotonic: Monotonic) -> N
     assert rows() == {}, "and the older version does not bring it back"
 
 
-def test_apps_without_schedules_have_no_release() -> None:
-    Worker("shop", ("shop", "auth", "admin"), daily="0 6 * * *").look()
+def test_a_version_without_schedules_is_a_version_like_any_other(monotonic: Monotonic) -> None:
+    """U02: an old worker deleted the first schedule of its app, and it came back without the fire times between."""
+    old = Worker()
+    old.look()
     assert list(ScheduleRelease.objects.values_list("source", flat=True)) == ["shop"]
+    new = Worker(daily="0 6 * * *")
+    new.look()
+    version = row("daily").version
+    live(monotonic, 2 * ALIVE, old, Worker(), new)
+    assert (rows(), row("daily").version) == ({"daily": "0 6 * * *"}, version)
+    live(monotonic, 2 * ALIVE, old)
+    assert rows() == {}, "a rollback"
+
+
+def test_a_rollback_is_adopted_by_workers_that_are_recycled_all_the_time(monotonic: Monotonic) -> None:
+    """P28: no process of the older version lives for as long as it takes."""
+    Worker(daily="0 6 * * *").look()
+    new = Worker(daily="0 7 * * *")
+    new.look()
+    live(monotonic, ALIVE, new, Worker(daily="0 6 * * *"))
+    for _ in range(round(ALIVE / EVERY) - 1):
+        live(monotonic, EVERY, Worker(daily="0 6 * * *"))
+        assert rows() == {"daily": "0 7 * * *"}
+    live(monotonic, 2 * EVERY, Worker(daily="0 6 * * *"))
+    assert rows() == {"daily": "0 6 * * *"}
+
+
+def test_a_version_that_lives_is_not_replaced_silently(monotonic: Monotonic, caplog: pytest.LogCaptureFixture) -> None:
+    """P17: pods of one app with different sets by a setting; only the newer set is in force, and both say so."""
+    eu, us = Worker(daily="0 6 * * *", eu="0 1 * * *"), Worker(daily="0 6 * * *", us="0 2 * * *")
+    caplog.set_level("INFO")
+    eu.look()
+    assert "WARNING" not in caplog.text
+    us.look()
+    assert rows() == {"daily": "0 6 * * *", "us": "0 2 * * *"}
+    [said] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "the schedules of shop are from now on as this worker's code defines them" in said.getMessage()
+    assert "RELEASE" in said.getMessage()
+    assert "schedule eu is not defined any more, it is taken away" in caplog.text
+    caplog.clear()
+    live(monotonic, schedule_sync.NOT_IN_FORCE + 4 * EVERY, eu, us)
+    [said] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "the schedules of shop are not as this worker's code says" in said.getMessage()
+
+
+def test_after_the_others_have_gone_a_new_version_is_no_warning(
+    monotonic: Monotonic, caplog: pytest.LogCaptureFixture
+) -> None:
+    Worker(daily="0 6 * * *").look()
+    age(ALIVE + 1)
+    Worker(daily="0 7 * * *").look()
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+class Released(Worker):
+    """A worker of a deployment with a RELEASE of its own."""
+
+    def __init__(self, release: str | None, **schedules: str) -> None:
+        super().__init__(**schedules)
+        self.release = release
+
+    @contextmanager
+    def code(self) -> Iterator[None]:
+        with super().code(), override_settings(RELIABLE_JOBS={"RELEASE": self.release}):
+            yield
+
+
+def test_sets_with_a_release_of_their_own_live_beside_each_other(
+    monotonic: Monotonic, caplog: pytest.LogCaptureFixture
+) -> None:
+    eu, us = Released("eu", daily="0 6 * * *", eu="0 1 * * *"), Released("us", daily="0 6 * * *", us="0 2 * * *")
+    both = {"daily": "0 6 * * *", "eu": "0 1 * * *", "us": "0 2 * * *"}
+    eu.look()
+    us.look()
+    live(monotonic, 2 * ALIVE, eu, us)
+    assert rows() == both
+    assert {name: row(name).source for name in both} == {"daily": "shop@eu", "eu": "shop@eu", "us": "shop@us"}
+    assert not [record for record in caplog.records if record.levelno > 20], "what both define alike belongs to one"
+    newer = Released("us", daily="0 6 * * *", us="0 3 * * *")
+    newer.look()
+    live(monotonic, ALIVE, eu, us, newer)
+    assert rows() == both | {"us": "0 3 * * *"}
+    live(monotonic, ALIVE + 2 * EVERY, newer)
+    assert (rows(), row("daily").source) == (both | {"us": "0 3 * * *"}, "shop@us"), "those that live take over"
+
+
+def test_what_two_releases_define_differently_is_said(monotonic: Monotonic, caplog: pytest.LogCaptureFixture) -> None:
+    eu, us = Released("eu", daily="0 6 * * *"), Released("us", daily="0 7 * * *")
+    eu.look()
+    us.look()
+    live(monotonic, 2 * ALIVE, eu, us)
+    assert rows() == {"daily": "0 6 * * *"}
+    assert caplog.text.count("schedule daily of shop@us is defined by shop@eu too, whose it stays") == 1
+
+
+def test_the_set_of_a_release_that_nobody_has_had_for_a_day_is_taken_away(monotonic: Monotonic) -> None:
+    Released(None, old="0 5 * * *").look()
+    Released("eu", eu="0 1 * * *").look()
+    us = Released("us", us="0 2 * * *")
+    us.look()
+    live(monotonic, 2 * ALIVE, us)
+    assert set(rows()) == {"old", "eu", "us"}
+    age(schedule_sync.ABANDONED)
+    us.look()
+    assert set(rows()) == {"old", "eu", "us"}, "after an outage nobody has been seen for long"
+    live(monotonic, ALIVE + EVERY, us)
+    assert set(rows()) == {"us"}
+
+
+def test_a_pause_outlives_the_row() -> None:
+    """P16: pause, deploy a version without it, roll back."""
+    Worker(daily="0 6 * * *", other="0 5 * * *").look()
+    pause_schedule("daily")
+    Worker(other="0 5 * * *").look()
+    assert set(rows()) == {"other"}
+    Worker(daily="0 7 * * *", other="0 5 * * *").look()
+    assert (row("daily").paused, row("other").paused) == (True, False)
+    resume_schedule("daily")
+    Worker(other="0 4 * * *").look()
+    Worker(daily="0 8 * * *").look()
+    assert not row("daily").paused, "it was resumed"
+
+
+def test_a_pause_can_be_ended_while_the_code_does_not_define_the_schedule() -> None:
+    Worker(daily="0 6 * * *").look()
+    pause_schedule("daily")
+    Worker().look()
+    assert resume_schedule("daily")
+    with pytest.raises(UnknownSchedule):
+        resume_schedule("daily")
+    Worker(daily="0 7 * * *").look()
+    assert not row("daily").paused
+
+
+def test_a_pause_is_no_matter_of_a_schedule_that_a_person_makes() -> None:
+    Worker(daily="0 6 * * *").look()
+    pause_schedule("daily")
+    Worker().look()
+    assert not save_schedule("daily", "tests.synced", "0 3 * * *").paused
 
 
 def test_a_schedule_that_moves_to_another_app_keeps_its_pause() -> None:
@@ -346,6 +493,7 @@ def test_a_worker_that_stands_still_while_it_writes_the_rows_keeps_no_other_from
         assert worker.look()
         assert ScheduleRelease.objects.get().seen_at == seen
         stopped.rollback()
+    ScheduleRelease.objects.update(seen_at=seen - timedelta(seconds=10))
     assert worker.look()
     assert ScheduleRelease.objects.get().seen_at > seen
 

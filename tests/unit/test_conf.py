@@ -51,6 +51,7 @@ def test_the_defaults_are_those_of_the_design(settings: Any) -> None:
         "guards": {"STORE": "django_reliable_jobs.guards.database.DatabaseStore", "OPTIONS": {}, "TIMEOUT": 2},
         "migrate": {"DATABASE": None, "LOCK_TIMEOUT": 600, "KEY": None, "POOLER": False},
         "outbox": {"PUBLISHER": None, "OPTIONS": {}},
+        "release": None,
     }
     current = conf.current()
     assert {field.name: getattr(current, field.name) for field in dataclasses.fields(current)} == expected
@@ -210,6 +211,12 @@ WRONG = [
     ("PREFETCH", True),
     ("PREFETCH", None),
     ("UNKNOWN_JOB_AFTER", -1),
+    ("RELEASE", ""),
+    ("RELEASE", "a b"),
+    ("RELEASE", "shop@eu"),
+    ("RELEASE", "x" * 65),
+    ("RELEASE", "eu\n"),
+    ("RELEASE", 3),
     ("UNKNOWN_JOB_AFTER", None),
     ("MAX_PAYLOAD_BYTES", 0),
     ("MAX_PAYLOAD_BYTES", 2**30),

@@ -1,6 +1,7 @@
 -- Writes one definition, new or changed. It never catches up on what was missed before this moment: with another timetable
 -- it counts from now on, and a fire time that waited goes; with another job, arguments or rules what is merely late is
--- fired still. What people decided (paused) stays. An unchanged row is left as it is, and not locked.
+-- fired still. What people decided (paused) stays, also where
+-- the code did not define it for a while. An unchanged row is left as it is, and not locked.
 WITH wanted AS MATERIALIZED (
     SELECT %(name)s::text AS name, %(job_name)s::text AS job_name, %(expression)s::text AS expression,
            %(timezone)s::text AS timezone, %(args)s::jsonb AS args, %(kwargs)s::jsonb AS kwargs, %(source)s::text AS source,
@@ -52,10 +53,14 @@ WITH wanted AS MATERIALIZED (
         catch_up_limit, overlap, jitter, starts_at, ends_at, pause_after_failures, paused, broken, version, fired_through,
         next_fire_at, resumed_at)
     SELECT name, job_name, expression, timezone, args, kwargs, source, misfire, misfire_grace, catch_up_window,
-           catch_up_limit, overlap, jitter, starts_at, ends_at, pause_after_failures, false, '', 1, now, next_fire, now
+           catch_up_limit, overlap, jitter, starts_at, ends_at, pause_after_failures,
+           source <> '' AND EXISTS (SELECT FROM django_reliable_jobs_schedulepause AS kept WHERE kept.name = wanted.name),
+           '', 1, now, next_fire, now
       FROM wanted
      WHERE NOT EXISTS (SELECT FROM updated)
     ON CONFLICT (name) DO NOTHING
-    RETURNING id
+    RETURNING id, name
+), resumed AS (
+    DELETE FROM django_reliable_jobs_schedulepause WHERE name IN (SELECT made.name FROM made)
 )
 SELECT id FROM updated UNION ALL SELECT id FROM made
