@@ -7,16 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models.base import ModelState
-from django.utils import timezone
 
 from django_reliable_jobs import conf, context, definition, payload, redaction
 from django_reliable_jobs.definition import BoundJob, JobDefinition, Key, Options, Unset
 from django_reliable_jobs.durations import optional_seconds, seconds
 from django_reliable_jobs.errors import AlreadyEnqueued, PayloadError
 from django_reliable_jobs.models import Job, JobStatus
+from django_reliable_jobs.moments import moment
 from django_reliable_jobs.registry import check_max_attempts, check_priority, check_queue
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.insert import CHUNK, Call, Inserted, NewJob, insert, insert_many
@@ -164,11 +163,7 @@ def _timeout(o: Options, d: JobDefinition, default: float | None) -> float | Non
 def _moment(value: datetime, what: str) -> datetime:
     if not isinstance(value, datetime):
         raise TypeError(f"{what} is a datetime, not {value!r}; a number of seconds or a timedelta goes into delay.")
-    if timezone.is_aware(value):
-        return value
-    if settings.USE_TZ:
-        raise ValueError(f"{what} is a naive datetime ({value!r}); under USE_TZ pass an aware one.")
-    return timezone.make_aware(value, timezone.get_default_timezone())
+    return moment(value, what)
 
 
 def _wake(alias: str, new: NewJob) -> None:

@@ -85,11 +85,30 @@ def loads(text: str) -> Any:
         raise PayloadError(f"the stored payload cannot be read: {error}") from error
 
 
+def loads_call(args: str, kwargs: str) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call as `dumps_call` made them. Raises `PayloadError`, also for what is no array or no object."""
+    return as_call(loads(args), loads(kwargs) if kwargs != "{}" else {})
+
+
+def as_call(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The decoded arguments of a call, unless they are none: `PayloadError`."""
+    if type(args) is not list or type(kwargs) is not dict:
+        raise PayloadError("the stored payload is no call: args must be a JSON array and kwargs a JSON object")
+    return args, kwargs
+
+
 def decode(value: Any) -> Any:
-    """Like `loads`, for JSON that is parsed already (what a `JSONField` gives)."""
+    """Like `loads`, for JSON that is parsed already (what a `JSONField` gives). Raises `PayloadError`."""
+    try:
+        return _decode(value)
+    except RecursionError as error:
+        raise PayloadError("the stored payload cannot be read: it is nested too deeply") from error
+
+
+def _decode(value: Any) -> Any:
     if type(value) is dict:
-        return untag({key: decode(item) for key, item in value.items()})
-    return [decode(item) for item in value] if type(value) is list else value
+        return untag({key: _decode(item) for key, item in value.items()})
+    return [_decode(item) for item in value] if type(value) is list else value
 
 
 def _encode(value: Any, limit: int, depth: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from django.db.models import Case, F, Func, IntegerField, JSONField, TextField, Value, When
+from django.db.models import Case, F, Func, IntegerField, TextField, Value, When
 from django.db.models.functions import Cast, Left
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -13,6 +13,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import states
+from django_reliable_jobs.models.fields import PayloadField
 from django_reliable_jobs.states import JobStatus
 
 #: Characters of one value on a page.
@@ -55,7 +56,10 @@ def cut(text: str, limit: int = CUT, *, length: int | None = None) -> str:
 
 def pretty(value: Any) -> str:
     """A decoded payload as indented JSON, cut; what JSON has no form for is shown as its text."""
-    return cut(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    try:
+        return cut(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    except (ValueError, RecursionError):  # raw SQL has written a nesting, or a number, that has no end
+        return gettext("cannot be shown: it is nested too deeply, or too large")
 
 
 def sized(field: str) -> dict[str, Any]:
@@ -64,7 +68,7 @@ def sized(field: str) -> dict[str, Any]:
     small = When(**{f"{field}_size__lte": WHOLE, "then": F(field)})
     return {
         f"{field}_size": size,
-        f"{field}_whole": Case(small, default=Value(None), output_field=JSONField()),
+        f"{field}_whole": Case(small, default=Value(None), output_field=PayloadField()),
         f"{field}_part": Case(
             When(**{f"{field}_size__gt": WHOLE, "then": Left(Cast(F(field), TextField()), CUT)}),
             default=Value(None),

@@ -71,7 +71,9 @@ class _Shown:
     def __init__(self, job: Any, definition: JobDefinition | None) -> None:
         self.job, self.definition = job, definition
         self.whole = job.args_whole is not None and job.kwargs_whole is not None
-        self.args, self.kwargs = _decoded(job.args_whole) or [], _decoded(job.kwargs_whole) or {}
+        self.args, self.kwargs = _decoded(job.args_whole), _decoded(job.kwargs_whole)
+        if type(self.args) is not list or type(self.kwargs) is not dict:  # too large, or no call
+            self.whole, self.args, self.kwargs = False, [], {}
         self.secrets = redaction.secrets(definition, self.args, self.kwargs) if self.whole else []
 
     def arguments(self) -> list[tuple[str, str]]:
@@ -128,7 +130,7 @@ class _Shown:
         if self.definition is None or self.definition.redact:
             return redaction.HIDDEN
         whole = getattr(row, f"{field}_whole")
-        if whole is not None:
+        if whole is not None or getattr(row, f"{field}_part") is None:
             return pretty(_decoded(whole))
         size = f"{getattr(row, f'{field}_size'):,}"
         return gettext("%(text)s… [cut, %(count)s bytes stored]") % {

@@ -105,7 +105,7 @@ class Walk:
         found = list(rows)
         if len(found) > BATCH:
             end = found.pop()[2:]
-        return {row[0]: row[1] for row in found}, None if end is None else path.write(end)
+        return {row[0]: row[1] for row in found}, None if end is None or end == begin else path.write(end)
 
     def count(self) -> tuple[int, bool]:
         """How many there are, and whether that is all: it looks at `COUNTED` rows of each path."""

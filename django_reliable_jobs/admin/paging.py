@@ -53,7 +53,9 @@ class Path:
         if begin is not None:
             within = within.filter(self.since(begin))
         names = [name.removeprefix("-") for name in self.columns]
-        return within.select_related(None).values_list(*names)[rows : rows + 1].first()
+        end: Key | None = within.select_related(None).values_list(*names)[rows : rows + 1].first()
+        # Moments beyond the calendar are read as the nearest one (raw SQL), so that such a key may lead back to where it began.
+        return None if end == begin else end
 
     def within(self, queryset: QuerySet[Any], begin: Key | None, end: Key | None) -> QuerySet[Any]:
         """The rows from `begin` on and before `end`; None is the beginning, or the end, of the table."""

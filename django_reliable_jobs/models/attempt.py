@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.models.fields import MomentField
 from django_reliable_jobs.models.job import Job
 from django_reliable_jobs.models.managers import JobsManager
 from django_reliable_jobs.states import JobStatus
@@ -29,8 +30,8 @@ class JobAttempt(models.Model):
     status = models.CharField(_("status"), max_length=10, choices=JobStatus.choices)
     reason = models.CharField(_("reason"), max_length=100, blank=True, default="")
     worker = models.UUIDField(_("worker"), null=True, blank=True)
-    started_at = models.DateTimeField(_("started at"), null=True, blank=True)
-    finished_at = models.DateTimeField(_("finished at"))
+    started_at = MomentField(_("started at"), null=True, blank=True)
+    finished_at = MomentField(_("finished at"))
     error_kind = models.CharField(_("error class"), max_length=300, blank=True, default="")
     error_message = models.TextField(_("error"), blank=True, default="")
     traceback = models.TextField(_("traceback"), blank=True, default="")

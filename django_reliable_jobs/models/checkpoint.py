@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.models.fields import MomentField, PayloadField
 from django_reliable_jobs.models.job import Job
 from django_reliable_jobs.models.managers import JobsManager
 
@@ -22,8 +23,8 @@ class JobCheckpoint(models.Model):
     )
     fencing_token = models.BigIntegerField(_("fencing token"))
     version = models.IntegerField(_("version"), default=0)
-    value = models.JSONField(_("value"), null=True, blank=True)
-    updated_at = models.DateTimeField(_("updated at"))
+    value = PayloadField(_("value"), null=True, blank=True)
+    updated_at = MomentField(_("updated at"))
 
     objects: ClassVar[models.Manager[JobCheckpoint]] = JobsManager()
 

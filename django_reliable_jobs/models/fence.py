@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.models.fields import MomentField
 from django_reliable_jobs.models.managers import JobsManager
 
 
@@ -18,7 +19,7 @@ class Fence(models.Model):
 
     name = models.CharField(_("name"), max_length=255, primary_key=True)
     fencing_token = models.BigIntegerField(_("fencing token"))
-    passed_at = models.DateTimeField(_("passed at"))
+    passed_at = MomentField(_("passed at"))
 
     objects: ClassVar[models.Manager[Fence]] = JobsManager()
 

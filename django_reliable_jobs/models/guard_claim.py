@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.models.fields import MomentField
 from django_reliable_jobs.models.managers import JobsManager
 
 
@@ -24,8 +25,8 @@ class GuardClaim(models.Model):
     owner = models.CharField(_("owner"), max_length=200)
     fencing_token = models.BigIntegerField(_("fencing token"))
     done = models.BooleanField(_("done"), default=False)
-    claimed_at = models.DateTimeField(_("claimed at"))
-    expires_at = models.DateTimeField(_("expires at"), null=True, blank=True)
+    claimed_at = MomentField(_("claimed at"))
+    expires_at = MomentField(_("expires at"), null=True, blank=True)
 
     objects: ClassVar[models.Manager[GuardClaim]] = JobsManager()
 

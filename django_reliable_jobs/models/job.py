@@ -10,8 +10,15 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import payload
+from django_reliable_jobs.models.fields import MomentField, PayloadField
 from django_reliable_jobs.models.managers import JobsManager
+from django_reliable_jobs.moments import CALENDAR
 from django_reliable_jobs.states import CLAIMABLE, FINISHED, UNFINISHED, JobStatus
+
+_MOMENTS = (
+    "run_at", "expires_at", "locked_until", "cancel_requested_at", "scheduled_for", "unknown_since", "created_at", "started_at",
+    "first_started_at", "finished_at",
+)  # fmt: skip
 
 
 class Job(models.Model):
@@ -26,36 +33,36 @@ class Job(models.Model):
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(_("name"), max_length=200)
     queue = models.CharField(_("queue"), max_length=100, default="default")
-    args = models.JSONField(_("positional arguments"), default=list)
-    kwargs = models.JSONField(_("named arguments"), default=dict)
+    args = PayloadField(_("positional arguments"), default=list)
+    kwargs = PayloadField(_("named arguments"), default=dict)
     status = models.CharField(_("status"), max_length=10, choices=JobStatus.choices, default=JobStatus.QUEUED)
     reason = models.CharField(_("reason"), max_length=100, blank=True, default="")
     priority = models.SmallIntegerField(_("priority"), default=0)
-    run_at = models.DateTimeField(_("run at"), default=timezone.now)
-    expires_at = models.DateTimeField(_("expires at"), null=True, blank=True)
+    run_at = MomentField(_("run at"), default=timezone.now)
+    expires_at = MomentField(_("expires at"), null=True, blank=True)
     attempts = models.IntegerField(_("attempts"), default=0)
     max_attempts = models.IntegerField(_("max attempts"), null=True, blank=True)
     losses = models.IntegerField(_("losses"), default=0)
     infrastructure_failures = models.SmallIntegerField(_("infrastructure failures"), default=0, db_default=0)
     timeout = models.FloatField(_("timeout in seconds"), null=True, blank=True)
     locked_by = models.UUIDField(_("worker"), null=True, blank=True)
-    locked_until = models.DateTimeField(_("locked until"), null=True, blank=True)
+    locked_until = MomentField(_("locked until"), null=True, blank=True)
     fencing_token = models.BigIntegerField(_("fencing token"), default=0)
-    cancel_requested_at = models.DateTimeField(_("cancel requested at"), null=True, blank=True)
+    cancel_requested_at = MomentField(_("cancel requested at"), null=True, blank=True)
     unique_key = models.CharField(_("unique key"), max_length=255, null=True, blank=True)
     unique_until_start = models.BooleanField(_("unique until it starts"), default=False)
     #: Whose keys these are: two jobs may use the same text. None in rows from before there was a scope.
     scope = models.CharField(_("scope of its keys"), max_length=200, null=True, blank=True)
     idempotency_key = models.CharField(_("idempotency key"), max_length=255, null=True, blank=True)
     concurrency_key = models.CharField(_("concurrency key"), max_length=255, null=True, blank=True)
-    scheduled_for = models.DateTimeField(_("scheduled for"), null=True, blank=True)
-    unknown_since = models.DateTimeField(_("name unknown since"), null=True, blank=True)
-    result = models.JSONField(_("result"), null=True, blank=True)
-    progress = models.JSONField(_("progress"), null=True, blank=True)
-    created_at = models.DateTimeField(_("created at"), default=timezone.now)
-    started_at = models.DateTimeField(_("started at"), null=True, blank=True)
-    first_started_at = models.DateTimeField(_("first started at"), null=True, blank=True)
-    finished_at = models.DateTimeField(_("finished at"), null=True, blank=True)
+    scheduled_for = MomentField(_("scheduled for"), null=True, blank=True)
+    unknown_since = MomentField(_("name unknown since"), null=True, blank=True)
+    result = PayloadField(_("result"), null=True, blank=True)
+    progress = PayloadField(_("progress"), null=True, blank=True)
+    created_at = MomentField(_("created at"), default=timezone.now)
+    started_at = MomentField(_("started at"), null=True, blank=True)
+    first_started_at = MomentField(_("first started at"), null=True, blank=True)
+    finished_at = MomentField(_("finished at"), null=True, blank=True)
 
     objects: ClassVar[models.Manager[Job]] = JobsManager()
 
@@ -88,6 +95,10 @@ class Job(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(priority__gte=-100, priority__lte=100), name="reliable_jobs_priority_range"
+            ),
+            # What Python has no date for would be read as another moment than the one that the database goes by.
+            models.CheckConstraint(
+                condition=Q(**{f"{name}__range": CALENDAR for name in _MOMENTS}), name="reliable_jobs_calendar"
             ),
         ]
         # Partial, so that an index holds only the rows its reader wants: a claim never meets finished or running rows,
@@ -129,8 +140,8 @@ class Job(models.Model):
 
     @property
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments as the handler gets them, decoded."""
-        return payload.decode(self.args), payload.decode(self.kwargs)
+        """The arguments as the handler gets them, decoded. Raises `PayloadError` for what raw SQL has written."""
+        return payload.as_call(payload.decode(self.args), payload.decode(self.kwargs))
 
     @property
     def value(self) -> Any:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.models.fields import MomentField
 from django_reliable_jobs.models.managers import JobsManager
 
 
@@ -15,7 +16,7 @@ class QueueState(models.Model):
 
     queue = models.CharField(_("queue"), max_length=100, primary_key=True)
     paused = models.BooleanField(_("paused"), default=False)
-    changed_at = models.DateTimeField(_("changed at"))
+    changed_at = MomentField(_("changed at"))
 
     objects: ClassVar[models.Manager[QueueState]] = JobsManager()
 

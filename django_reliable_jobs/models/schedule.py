@@ -10,6 +10,7 @@ from django.db.models import F, OuterRef, Q, Subquery
 from django.db.models.functions import Coalesce, NullIf
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.models.fields import MomentField, PayloadField
 from django_reliable_jobs.models.job import Job
 from django_reliable_jobs.models.managers import JobsManager
 from django_reliable_jobs.schedules import Misfire, Overlap
@@ -29,8 +30,8 @@ class CronSchedule(models.Model):
     job_name = models.CharField(_("job"), max_length=200)
     expression = models.CharField(_("expression"), max_length=500)
     timezone = models.CharField(_("time zone"), max_length=64, default="UTC")
-    args = models.JSONField(_("positional arguments"), default=list, blank=True)
-    kwargs = models.JSONField(_("named arguments"), default=dict, blank=True)
+    args = PayloadField(_("positional arguments"), default=list, blank=True)
+    kwargs = PayloadField(_("named arguments"), default=dict, blank=True)
     #: The label of the app whose code defines it, with "@" and the setting RELEASE where there is one; empty for a schedule
     #: that people made.
     source = models.CharField(_("defined by app"), max_length=200, blank=True, default="")
@@ -40,17 +41,17 @@ class CronSchedule(models.Model):
     catch_up_limit = models.IntegerField(_("catch-up limit"), default=100)
     overlap = models.CharField(_("overlap"), max_length=20, default=Overlap.ALLOW.value)
     jitter = models.FloatField(_("jitter in seconds"), default=0.0)
-    starts_at = models.DateTimeField(_("starts at"), null=True, blank=True)
-    ends_at = models.DateTimeField(_("ends at"), null=True, blank=True)
+    starts_at = MomentField(_("starts at"), null=True, blank=True)
+    ends_at = MomentField(_("ends at"), null=True, blank=True)
     pause_after_failures = models.IntegerField(_("pause after failures"), null=True, blank=True)
     paused = models.BooleanField(_("paused"), default=False)
     broken = models.TextField(_("broken"), blank=True, default="")
     version = models.IntegerField(_("version"), default=1)
-    fired_through = models.DateTimeField(_("fired through"))
-    next_fire_at = models.DateTimeField(_("next fire"), null=True, blank=True)
-    waiting_for = models.DateTimeField(_("waiting for"), null=True, blank=True)
+    fired_through = MomentField(_("fired through"))
+    next_fire_at = MomentField(_("next fire"), null=True, blank=True)
+    waiting_for = MomentField(_("waiting for"), null=True, blank=True)
     #: When it was made or resumed last: `pause_after_failures` counts the runs from then on.
-    resumed_at = models.DateTimeField(_("resumed at"))
+    resumed_at = MomentField(_("resumed at"))
 
     objects: ClassVar[models.Manager[CronSchedule]] = JobsManager()
 
@@ -97,17 +98,17 @@ class CronRun(models.Model):
         ERROR = "error", _("error")
 
     name = models.CharField(_("schedule"), max_length=200)
-    scheduled_for = models.DateTimeField(_("scheduled for"))
+    scheduled_for = MomentField(_("scheduled for"))
     outcome = models.CharField(_("outcome"), max_length=20, choices=Outcome.choices)
     detail = models.TextField(_("detail"), blank=True, default="")
-    skipped_through = models.DateTimeField(_("skipped through"), null=True, blank=True)
+    skipped_through = MomentField(_("skipped through"), null=True, blank=True)
     skipped_count = models.IntegerField(_("skipped fire times"), default=0)
     #: Not a foreign key: the run outlives the job.
     job_id = models.BigIntegerField(_("job"), null=True, blank=True)
     job_status = models.CharField(_("job status"), max_length=10, choices=JobStatus.choices, blank=True, default="")
-    job_finished_at = models.DateTimeField(_("job finished at"), null=True, blank=True)
+    job_finished_at = MomentField(_("job finished at"), null=True, blank=True)
     fired_by = models.UUIDField(_("fired by worker"), null=True, blank=True)
-    fired_at = models.DateTimeField(_("fired at"))
+    fired_at = MomentField(_("fired at"))
     manual = models.BooleanField(_("by a person"), default=False)
 
     objects: ClassVar[models.Manager[CronRun]] = JobsManager.from_queryset(CronRunQuerySet)()
@@ -166,10 +167,10 @@ class ScheduleRelease(models.Model):
     #: The app's label, with "@" and the setting RELEASE where there is one.
     source = models.CharField(_("app"), max_length=200)
     fingerprint = models.CharField(_("fingerprint"), max_length=64)
-    activated_at = models.DateTimeField(_("activated at"))
-    seen_at = models.DateTimeField(_("seen at"))
+    activated_at = MomentField(_("activated at"))
+    seen_at = MomentField(_("seen at"))
     #: Since when workers with it have been seen without a break; None before a worker of this version of the package.
-    seen_since = models.DateTimeField(_("seen since"), null=True, blank=True)
+    seen_since = MomentField(_("seen since"), null=True, blank=True)
 
     objects: ClassVar[models.Manager[ScheduleRelease]] = JobsManager()
 
@@ -189,7 +190,7 @@ class SchedulePause(models.Model):
     """A schedule in code that was paused when the code ceased to define it: it is paused when it comes back."""
 
     name = models.CharField(_("name"), max_length=200, primary_key=True)
-    paused_at = models.DateTimeField(_("paused at"))
+    paused_at = MomentField(_("paused at"))
 
     objects: ClassVar[models.Manager[SchedulePause]] = JobsManager()
 

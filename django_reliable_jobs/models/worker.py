@@ -7,6 +7,7 @@ from typing import ClassVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs.models.fields import MomentField, PayloadField
 from django_reliable_jobs.models.managers import JobsManager
 
 
@@ -31,8 +32,8 @@ class Worker(models.Model):
     names_digest = models.CharField(_("digest of known names"), max_length=64, blank=True, default="", db_default="")
     #: Why it cannot work, in words for people; empty while it can.
     problem = models.TextField(_("problem"), blank=True, default="", db_default="")
-    started_at = models.DateTimeField(_("started at"))
-    last_seen = models.DateTimeField(_("last seen"))
+    started_at = MomentField(_("started at"))
+    last_seen = MomentField(_("last seen"))
 
     objects: ClassVar[models.Manager[Worker]] = JobsManager()
 
@@ -49,8 +50,8 @@ class KnownNames(models.Model):
     """The job names that workers of one version of the code know, once for all of them (protocol 28)."""
 
     digest = models.CharField(_("digest"), max_length=64, primary_key=True)
-    names = models.JSONField(_("names"), default=list)
-    seen_at = models.DateTimeField(_("seen at"))
+    names = PayloadField(_("names"), default=list)
+    seen_at = MomentField(_("seen at"))
 
     objects: ClassVar[models.Manager[KnownNames]] = JobsManager()
 
@@ -67,7 +68,7 @@ class UnknownName(models.Model):
     """A job name that a worker has met in a row and that no living worker knew then (protocol 28)."""
 
     name = models.CharField(_("name"), max_length=200, primary_key=True)
-    met_at = models.DateTimeField(_("first met at"))
+    met_at = MomentField(_("first met at"))
 
     objects: ClassVar[models.Manager[UnknownName]] = JobsManager()
 

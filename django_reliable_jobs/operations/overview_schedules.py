@@ -27,7 +27,7 @@ class RunState(StrEnum):
     GONE = "gone"  # the job's row is not there, and what it ended with is not known
 
 
-_OF_STATUS = {
+_OF_STATUS: dict[str, RunState] = {
     JobStatus.QUEUED: RunState.UNFINISHED,
     JobStatus.RUNNING: RunState.UNFINISHED,
     JobStatus.FAILED: RunState.FAILING,
@@ -54,7 +54,7 @@ class RunFigures:
             return RunState.ERROR
         if self.outcome != CronRun.Outcome.ENQUEUED:
             return RunState.SKIPPED
-        return _OF_STATUS[JobStatus(self.status)] if self.status else RunState.GONE
+        return _OF_STATUS.get(self.status, RunState.GONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from django_reliable_jobs.durations import Duration, seconds
+from django_reliable_jobs.moments import CALENDAR, in_calendar
 from django_reliable_jobs.schedules.errors import ScheduleError
 from django_reliable_jobs.schedules.timetable import seconds_of
 
@@ -85,7 +86,7 @@ class FiringRules:
 
     def interval(self, after: datetime, until: datetime) -> tuple[datetime, datetime]:
         """Return the part of (after, until] that lies from `starts_at` to `ends_at`; empty if its end is not later."""
-        if self.starts_at is not None:
+        if self.starts_at is not None and self.starts_at > CALENDAR[0]:
             after = max(after, self.starts_at - timedelta.resolution)
         if self.ends_at is not None:
             until = min(until, self.ends_at)
@@ -119,6 +120,8 @@ def _moment(value: datetime | None, name: str) -> datetime | None:
     if value is not None:
         try:
             seconds_of(value, name)
+            if not 1 < value.year < 9999:
+                return in_calendar(value, name)
         except ValueError as error:
             raise ScheduleError(str(error), name) from None
     return value

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from django_reliable_jobs import outcome
 from django_reliable_jobs.lease import Lease, LeaseKey
+from django_reliable_jobs.moments import EARLIEST
 from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.states import JobStatus
 from django_reliable_jobs.store.statements import Row, as_django, run, run_positional
@@ -98,7 +99,7 @@ def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wi
 def _claim(alias: str, worker: UUID, lease: float, wish: Wish) -> Exchanged:
     [pair] = wish.pairs
     params = {
-        "worker": worker, "lease": lease, "queue": pair.queue, "priority": pair.priority, "since": pair.since,
+        "worker": worker, "lease": lease, "queue": pair.queue, "priority": pair.priority, "since": _since(pair),
         "since_id": pair.job_id, "free": wish.free, "unknown_names": list(wish.unknown) or "{}",
     }  # fmt: skip
     leases = sort_leases(map(lease_from, run_positional(alias, "claim", params)))
@@ -143,7 +144,12 @@ NOTHING_ELSE = dict.fromkeys(
 )  # fmt: skip
 
 
-def _array(values: Iterable[int | datetime | None]) -> str:
+def _since(pair: Pair) -> datetime | str:
+    """What stands at the calendar's beginning stands there for all that is stored before it (`{moment …}`)."""
+    return "-infinity" if pair.since <= EARLIEST else pair.since
+
+
+def _array(values: Iterable[int | datetime | str | None]) -> str:
     """A literal for an array of integers or moments."""
     return f"{{{','.join('NULL' if value is None else str(value) for value in values)}}}"
 
@@ -152,7 +158,7 @@ def wish_params(wish: Wish) -> dict[str, Any]:
     return {
         "queues": [p.queue for p in wish.pairs],
         "priorities": _array([p.priority for p in wish.pairs]),
-        "sinces": _array([p.since for p in wish.pairs]),
+        "sinces": _array([_since(p) for p in wish.pairs]),
         "since_ids": _array([p.job_id for p in wish.pairs]),
         "caps": _array([p.cap for p in wish.pairs]),
         "window": wish.window,

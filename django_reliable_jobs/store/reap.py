@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from django_reliable_jobs import conf
 from django_reliable_jobs.backoff import Backoff
 from django_reliable_jobs.states import JobStatus
 from django_reliable_jobs.store.statements import run
@@ -42,6 +43,7 @@ def reap(
         "base": backoff.base,
         "factor": backoff.factor,
         "cap": backoff.cap,
+        "lease": conf.current().lease,
     }
     return [Reaped(*row) for row in run(alias, "reap", params)]
 

@@ -14,9 +14,16 @@ from django.db import connections
 from django.utils import timezone
 from psycopg import RawCursor
 
+from django_reliable_jobs.moments import EARLIEST, LATEST, shown
 from django_reliable_jobs.store.preparing import PreparingCursor, may_prepare
 
 Row = tuple[Any, ...]
+
+#: LEAST and GREATEST would make a moment of NULL.
+_MOMENT = (
+    f"CASE WHEN {{0}} < timestamptz '{EARLIEST}' THEN timestamptz '{EARLIEST}'"
+    f" WHEN {{0}} > timestamptz '{LATEST}' THEN timestamptz '{LATEST}' ELSE {{0}} END"
+)
 
 
 @cache
@@ -28,11 +35,13 @@ def load(name: str) -> str:
 def text_of(package: str, name: str) -> str:
     """The text of `sql/<name>.sql` of a package, without its comment lines, which would travel with every execution.
 
-    A line `{part_of_it}` stands for the text of that file, which several statements share.
+    A line `{part_of_it}` stands for the text of that file, which several statements share; `{moment column}` for the
+    column, or for the nearest moment that Python can show in any zone: raw SQL may have written another.
     """
     text = files(package).joinpath(f"sql/{name}.sql").read_text(encoding="utf-8")
     text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    return re.sub(r"^ *\{(part_\w+)\}$", lambda found: text_of(package, found[1]), text, flags=re.MULTILINE)
+    text = re.sub(r"^ *\{(part_\w+)\}$", lambda found: text_of(package, found[1]), text, flags=re.MULTILINE)
+    return re.sub(r"\{moment ([\w.]+)\}", lambda found: _MOMENT.format(found[1]), text)
 
 
 def load_all() -> None:
@@ -92,4 +101,4 @@ def change(alias: str, name: str, params: Mapping[str, Any]) -> int:
 def as_django(utc: datetime) -> datetime:
     """A time that a statement gave in UTC, as Django's own are: aware, or local without `USE_TZ`."""
     aware = utc.replace(tzinfo=UTC)
-    return aware if settings.USE_TZ else timezone.make_naive(aware, timezone.get_default_timezone())
+    return aware if settings.USE_TZ else timezone.make_naive(shown(aware), timezone.get_default_timezone())

@@ -35,7 +35,7 @@ def execute(
     lease = attempt.lease
     committed: list[Outcome] = []
     try:
-        args, kwargs = payload.loads(lease.args), payload.loads(lease.kwargs)
+        args, kwargs = payload.loads_call(lease.args, lease.kwargs)
         with transaction.atomic(using=alias, durable=True):
             attempt.check()
             if lease.timeout is not None:

@@ -49,7 +49,7 @@ def execute(attempt: Attempt, definition: JobDefinition, call: Callable[[list[An
     lease = attempt.lease
     try:
         attempt.check()
-        value = call(payload.loads(lease.args), payload.loads(lease.kwargs) if lease.kwargs != "{}" else {})
+        value = call(*payload.loads_call(lease.args, lease.kwargs))
         refuse_unrun(value)
     except BaseException as error:  # noqa: BLE001 - that is the point: the attempt fails, the slot goes on
         return outcome_of_error(attempt, definition, error)
@@ -128,7 +128,7 @@ def _secrets(lease: Lease, definition: JobDefinition) -> list[str]:
     if not definition.redact:
         return []
     try:
-        return redaction.secrets(definition, payload.loads(lease.args), payload.loads(lease.kwargs))
+        return redaction.secrets(definition, *payload.loads_call(lease.args, lease.kwargs))
     except PayloadError:
         return []  # so the handler has not seen them either
 

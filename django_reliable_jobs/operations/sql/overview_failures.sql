@@ -1,7 +1,7 @@
 -- Failed attempts (lost ones too) by slice of time and queue, of the newest `most` attempts: read backwards by the primary
 -- key. The row without a queue says how many were read, and how many seconds ago the oldest of them ended.
 WITH newest AS MATERIALIZED (
-    SELECT job_id, status, reason, finished_at
+    SELECT job_id, status, reason, {moment finished_at} AS finished_at
       FROM django_reliable_jobs_jobattempt
      ORDER BY id DESC
      LIMIT %(most)s

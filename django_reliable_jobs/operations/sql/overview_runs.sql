@@ -1,5 +1,5 @@
 -- The last runs of some schedules, the newest first, each with its job's status: now, or as it was when the row went.
-SELECT run.name, run.id, run.scheduled_for, run.fired_at, run.outcome, run.skipped_count,
+SELECT run.name, run.id, {moment run.scheduled_for}, {moment run.fired_at}, run.outcome, run.skipped_count,
        coalesce((SELECT job.status FROM django_reliable_jobs_job AS job WHERE job.id = run.job_id), run.job_status)
   FROM unnest(%(names)s::text[]) AS schedule (name)
  CROSS JOIN LATERAL (

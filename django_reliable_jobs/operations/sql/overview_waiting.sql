@@ -29,7 +29,7 @@ WITH RECURSIVE pair AS (
 ), share AS MATERIALIZED (
     SELECT least(%(most_each)s, greatest(%(least_each)s, %(most)s / greatest(count(*), 1))) AS n FROM few
 )
-SELECT few.queue, extract(epoch FROM statement_timestamp() - few.run_at)::float8 AS oldest, due.count,
+SELECT few.queue, extract(epoch FROM statement_timestamp() - {moment few.run_at})::float8 AS oldest, due.count,
        due.count >= (SELECT n FROM share) AS capped
   FROM few
  CROSS JOIN LATERAL (

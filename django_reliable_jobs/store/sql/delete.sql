@@ -9,7 +9,7 @@ WITH wanted AS MATERIALIZED (
        FOR UPDATE OF job
 ), runs AS (
     UPDATE django_reliable_jobs_cronrun AS run
-       SET job_status = wanted.status, job_finished_at = wanted.finished_at
+       SET job_status = wanted.status, job_finished_at = {moment wanted.finished_at}
       FROM wanted
      WHERE run.job_id = wanted.id AND run.job_id = ANY (%(job_ids)s::bigint[])
 ), attempts AS (

@@ -23,8 +23,8 @@ WITH RECURSIVE pair AS (
           LIMIT 1)
         LIMIT 1) AS found
 )
-SELECT pair.queue, pair.priority, extract(epoch FROM pair.run_at - statement_timestamp())::float8,
-       pair.run_at AT TIME ZONE 'UTC'
+SELECT pair.queue, pair.priority, extract(epoch FROM {moment pair.run_at} - statement_timestamp())::float8,
+       {moment pair.run_at} AT TIME ZONE 'UTC'
   FROM pair
  WHERE NOT EXISTS (
     SELECT FROM django_reliable_jobs_queuestate AS state WHERE state.queue = pair.queue AND state.paused)

@@ -37,7 +37,7 @@ WITH offered AS MATERIALIZED (
        SET status = CASE WHEN owned.cancelled THEN 'CANCELLED' ELSE owned.status END,
            reason = CASE WHEN owned.cancelled THEN 'cancel requested' ELSE owned.reason END,
            run_at = coalesce(statement_timestamp() + make_interval(secs => owned.delay), job.run_at),
-           attempts = job.attempts - owned.give_back,
+           attempts = greatest(job.attempts, 1 - 2147483648) - owned.give_back,
            first_started_at = CASE WHEN owned.unbegun THEN nullif(job.first_started_at, job.started_at)
                                    ELSE job.first_started_at END,
            unknown_since = NULL,
@@ -50,7 +50,7 @@ WITH offered AS MATERIALIZED (
                               THEN statement_timestamp() END
       FROM owned
      WHERE job.id = owned.job_id
- RETURNING job.id, job.status, job.reason, job.fencing_token, job.started_at, owned.attempt, owned.kind, owned.message,
+ RETURNING job.id, job.status, job.reason, job.fencing_token, {moment job.started_at} AS started_at, owned.attempt, owned.kind, owned.message,
            owned.traceback
 ), recorded AS (
     INSERT INTO django_reliable_jobs_jobattempt (
@@ -60,6 +60,7 @@ WITH offered AS MATERIALIZED (
            traceback
       FROM settled
      WHERE kind IS NOT NULL
+    ON CONFLICT DO NOTHING
 ), pair AS MATERIALIZED (
     SELECT p.*
       FROM unnest(%(queues)s::text[], %(priorities)s::int[], %(sinces)s::timestamptz[], %(since_ids)s::bigint[],
@@ -92,7 +93,7 @@ WITH offered AS MATERIALIZED (
       FROM (SELECT DISTINCT candidate.share, candidate.cap FROM candidate) AS share
      CROSS JOIN LATERAL (
         SELECT job.id, candidate.priority, candidate.run_at,
-               job.losses > 0 OR job.max_attempts - job.attempts < 2 AS only_when_free
+               job.losses > 0 OR job.max_attempts::bigint - job.attempts < 2 AS only_when_free
           FROM candidate
           JOIN django_reliable_jobs_job AS job ON job.id = candidate.id
          WHERE candidate.share IS NOT DISTINCT FROM share.share

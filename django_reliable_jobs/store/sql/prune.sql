@@ -10,7 +10,7 @@ WITH old AS MATERIALIZED (
        FOR UPDATE OF job SKIP LOCKED
 ), runs AS (
     UPDATE django_reliable_jobs_cronrun AS run
-       SET job_status = old.status, job_finished_at = old.finished_at
+       SET job_status = old.status, job_finished_at = {moment old.finished_at}
       FROM old
      WHERE run.job_id = old.id
 ), attempts AS (

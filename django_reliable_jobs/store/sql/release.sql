@@ -11,7 +11,7 @@ WITH unheld AS MATERIALIZED (
 UPDATE django_reliable_jobs_job AS job
    SET status = CASE WHEN job.cancel_requested_at IS NULL THEN 'QUEUED' ELSE 'CANCELLED' END,
        reason = CASE WHEN job.cancel_requested_at IS NULL THEN '' ELSE 'cancel requested' END,
-       attempts = job.attempts - 1,
+       attempts = greatest(job.attempts, 1 - 2147483648) - 1,
        first_started_at = nullif(job.first_started_at, job.started_at),
        locked_by = NULL,
        locked_until = NULL,

@@ -34,7 +34,7 @@ SELECT around.*, s.id, s.name, s.job_name, s.expression, s.timezone, s.args::tex
        extract(epoch FROM s.ends_at), s.pause_after_failures, s.version, extract(epoch FROM s.fired_through),
        extract(epoch FROM s.waiting_for), open.jobs, open.running, failed.count
   FROM (SELECT (SELECT count(*) FROM due),
-               (SELECT extract(epoch FROM n.next_fire_at) - extract(epoch FROM statement_timestamp())
+               (SELECT extract(epoch FROM {moment n.next_fire_at}) - extract(epoch FROM statement_timestamp())
                   FROM django_reliable_jobs_cronschedule AS n
                  WHERE NOT n.paused AND n.broken = '' AND n.next_fire_at > statement_timestamp()
                  ORDER BY n.next_fire_at

@@ -15,9 +15,10 @@ WITH changed AS (
     ON CONFLICT DO NOTHING
 )
 UPDATE django_reliable_jobs_cronschedule AS s
-   SET paused = %(paused)s::bool, version = s.version + 1, waiting_for = NULL,
+   SET paused = %(paused)s::bool, version = CASE WHEN s.version = 2147483647 THEN 1 ELSE s.version + 1 END, waiting_for = NULL,
        fired_through = CASE WHEN %(paused)s::bool THEN s.fired_through
-                            ELSE greatest(s.fired_through, %(now)s::timestamptz) END,
+                            WHEN isfinite(s.fired_through) THEN greatest(s.fired_through, %(now)s::timestamptz)
+                            ELSE %(now)s::timestamptz END,
        next_fire_at = CASE WHEN %(paused)s::bool THEN s.next_fire_at ELSE %(next_fire)s::timestamptz END,
        resumed_at = CASE WHEN %(paused)s::bool THEN s.resumed_at ELSE %(now)s::timestamptz END
   FROM changed

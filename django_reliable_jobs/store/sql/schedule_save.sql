@@ -36,7 +36,7 @@ WITH wanted AS MATERIALIZED (
        SET job_name = w.job_name, expression = w.expression, timezone = w.timezone, args = w.args, kwargs = w.kwargs,
            source = w.source, misfire = w.misfire, misfire_grace = w.misfire_grace, catch_up_window = w.catch_up_window,
            catch_up_limit = w.catch_up_limit, overlap = w.overlap, jitter = w.jitter, starts_at = w.starts_at,
-           ends_at = w.ends_at, pause_after_failures = w.pause_after_failures, broken = '', version = s.version + 1,
+           ends_at = w.ends_at, pause_after_failures = w.pause_after_failures, broken = '', version = CASE WHEN s.version = 2147483647 THEN 1 ELSE s.version + 1 END,
            fired_through = greatest(
                CASE WHEN isfinite(s.fired_through) THEN s.fired_through ELSE w.now END,
                CASE WHEN changed.retimed THEN w.now ELSE w.now - make_interval(secs => w.misfire_grace) END),

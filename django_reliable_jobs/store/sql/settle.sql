@@ -4,7 +4,7 @@ UPDATE django_reliable_jobs_job AS job
    SET status = CASE WHEN cancelled THEN 'CANCELLED' ELSE %(status)s END,
        reason = CASE WHEN cancelled THEN 'cancel requested' ELSE %(reason)s END,
        run_at = coalesce(statement_timestamp() + make_interval(secs => %(delay)s::float8), job.run_at),
-       attempts = job.attempts - %(give_back)s::int,
+       attempts = greatest(job.attempts, 1 - 2147483648) - %(give_back)s::int,
        unknown_since = NULL,
        result = %(result)s::jsonb,
        progress = coalesce(%(progress)s::jsonb, job.progress),

@@ -8,7 +8,8 @@ WITH me AS (
        SET busy = excluded.busy, stopping = excluded.stopping, names_digest = excluded.names_digest,
            problem = excluded.problem, last_seen = excluded.last_seen
 )
-SELECT coalesce(sum(greatest(other.slots - other.busy, 0)), 0)::int
+SELECT least(coalesce(sum(greatest(other.slots::bigint - other.busy, 0)), 0), 1000000)::int
   FROM django_reliable_jobs_worker AS other
  WHERE other.id <> %(worker)s::uuid AND NOT other.stopping
    AND other.last_seen > statement_timestamp() - make_interval(secs => %(alive)s::float8)
+   AND other.last_seen < statement_timestamp() + make_interval(secs => %(alive)s::float8)
