@@ -4,6 +4,8 @@ Who decides. Several threads may want to say what an attempt came to: the slot w
 the deadline, the heartbeat when the lease is lost. `decide` takes the first one and refuses the others, so exactly one
 outcome is offered to the database; whether that one is written is then decided by the row's token.
 
+Who begins. Between the claim and a slot an attempt waits in memory; `begin` and `withdraw` exclude each other.
+
 Who stops. `stop` is told once why (the first reason stays) and calls what the slot put into `on_stop`: cancel the
 asyncio task, cancel the running query, raise the exception in the thread.
 
@@ -28,13 +30,17 @@ Clock = Callable[[], float]
 class Attempt:
     """Times are `time.monotonic()` seconds of this process; a host's wall clock has no say."""
 
-    __slots__ = ("_first", "deadline", "key", "lease", "on_stop", "progress", "safe_until", "started", "told", "took")
+    __slots__ = ("_first", "ask_at", "claimed_at", "deadline", "key", "lease", "on_stop", "progress", "safe_until", "started",
+                 "told", "took")  # fmt: skip
 
     def __init__(self, lease: Lease, safe_until: float = float("inf")) -> None:
         self.lease = lease
         self.key = lease.key
         #: Until when the lease is certainly ours: the last extension was asked for one LEASE before this.
         self.safe_until = safe_until
+        #: When the claim's answer was here, and from when on what the claim found may be out of date (protocol 8).
+        self.claimed_at = time.monotonic()
+        self.ask_at = float("inf")
         self.started: float | None = None
         #: Seconds that the handler ran, once it has come back.
         self.took: float | None = None
@@ -44,7 +50,7 @@ class Attempt:
         #: The handler has been told by `check()`; it needs no exception from outside.
         self.told = False
         self.on_stop: Callable[[Attempt, type[StopHandler]], None] | None = None
-        #: What only the first one may say: "outcome", "stop", "slot".
+        #: What only the first one may say: "outcome", "stop", "slot", "begin".
         self._first: dict[str, Any] = {}
 
     @property
@@ -72,6 +78,20 @@ class Attempt:
     def stopped_at(self) -> float | None:
         found: tuple[type[StopHandler], float] | None = self._first.get("stop")
         return None if found is None else found[1]
+
+    @property
+    def begun(self) -> bool:
+        """A slot has taken it: it can be stopped, and not withdrawn any more."""
+        return self._first.get("begin") == "slot"
+
+    def begin(self) -> bool:
+        """A slot takes it; False: it was withdrawn."""
+        return bool(self._first.setdefault("begin", "slot") == "slot")
+
+    def withdraw(self, outcome: Outcome) -> bool:
+        """Decide it, unless a slot has begun it, somebody has decided before, or has withdrawn it."""
+        me = object()
+        return self._first.setdefault("begin", me) is me and self.decide(outcome)
 
     def start(self) -> None:
         """The handler begins now; its deadline counts from here."""

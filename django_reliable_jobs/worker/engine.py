@@ -23,18 +23,21 @@ from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.errors import UnknownJob
 from django_reliable_jobs.lease import Lease, LeaseKey
 from django_reliable_jobs.states import CLAIMABLE
+from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.store.discover import discover
 from django_reliable_jobs.store.exchange import Offer, Wish, exchange
 from django_reliable_jobs.store.reap import release_unheld
+from django_reliable_jobs.store.still_waiting import still_waiting
 from django_reliable_jobs.worker.claiming import Claiming
 from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.ledger import Ledger, offer_of
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.patience import Patience
-from django_reliable_jobs.worker.prefetch import Prefetch
+from django_reliable_jobs.worker.prefetch import STALLED, Prefetch
 from django_reliable_jobs.worker.slots import SlotPool
 from django_reliable_jobs.worker.unknown_names import UnknownNames
+from django_reliable_jobs.worker.waiting import Waiting
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -78,6 +81,7 @@ class Engine(threading.Thread):
         self.failed = False
         self.ended = threading.Event()
         self.claimed_jobs = 0
+        self.waiting = Waiting(pool)
         self._claiming = Claiming(options.queues, conf.current().poll)
         self._drained = False
         self._trouble = 0
@@ -113,6 +117,7 @@ class Engine(threading.Thread):
         self._collect(self._pause())
         if self._in_doubt_until:
             self._release_unheld()
+        self._look_after_what_waits()
         offered = self.ledger.to_offer()
         wish = self._wish(settles=bool(offered))
         if offered or wish is not None:
@@ -126,6 +131,8 @@ class Engine(threading.Thread):
             waits.append(0.0 if self._claiming.more else self._claiming.look_at - time.monotonic())
         if self._in_doubt_until:
             waits.append(self._release_at - time.monotonic())
+        if (until_look := self.waiting.look_in()) is not None:
+            waits.append(until_look)
         return max(0.0, min(waits))
 
     def _collect(self, timeout: float) -> None:
@@ -149,12 +156,34 @@ class Engine(threading.Thread):
         else:
             self._claiming.told(news.queue, news.priority)
 
+    def _look_after_what_waits(self) -> None:
+        """What no slot has begun is asked for again before it begins, and handed back when it has waited for too long."""
+        if self.waiting.overdue():
+            self.prefetch.handed_back()
+            self._hand_back(self.pool.withdraw())
+        elif asked := self.waiting.to_ask():
+            asked_at = time.monotonic()
+            with self.patience.wait_for(self._connection):
+                good = still_waiting(self.options.alias, [attempt.key for attempt in asked])
+            self._hand_back(self.waiting.answered(asked, good, asked_at))
+            self._hand_back(self.pool.resume(accepting=self.accepting))
+
+    def _hand_back(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            attempt.withdraw(outcome.UNBEGUN)
+            self.claimed_jobs -= 1
+            self.ledger.decided(attempt)
+
     def _room(self) -> tuple[int, int]:
         """How many jobs fit into free slots, and how many more may be held ahead of them."""
         if not self.accepting:
             return 0, 0
         spare = self.pool.size - len(self.pool.occupied)
         free = max(spare, 0)
+        if free:
+            self.prefetch.slot_free(all_begun=self.waiting.first() is None)
+        elif time.monotonic() - self.pool.begun_at >= STALLED:
+            return 0, 0
         ahead = max(spare + self.prefetch.ahead() - free, 0)
         left = self._jobs_left()
         if left is not None:
@@ -197,7 +226,7 @@ class Engine(threading.Thread):
             raise
         self._asked = False
         for claimed in got.leases:
-            self._take(claimed, asked_at + lease)
+            self._take(claimed, asked_at, asked_at + lease)
         if wish is not None:
             self._claiming.claimed(wish, got)
             if wish.unknown:
@@ -213,6 +242,7 @@ class Engine(threading.Thread):
                 self.ledger.account(offered, got.settled)
             self._claiming.freed()
             self._expect_again(offered)
+            self._wake_others(offered)
         self._show_saturation()
 
     def _expect_again(self, offered: Sequence[Attempt]) -> None:
@@ -226,6 +256,15 @@ class Engine(threading.Thread):
                 self._drained = False
                 self._claiming.look_soon(attempt.outcome.delay or 0.0)
 
+    def _wake_others(self, offered: Sequence[Attempt]) -> None:
+        """What is handed back is news for whoever has a free slot."""
+        unrun = (outcome.RELEASED, outcome.UNBEGUN)
+        leases = [one.lease for one in offered if one.outcome in unrun and one.key not in self.ledger.held]
+        payloads = {notify.work_payload(lease.queue, lease.priority) for lease in leases}
+        if payloads:
+            with self.patience.wait_for(self._connection):
+                notify.wake(self.options.alias, payloads)
+
     def _show_saturation(self) -> None:
         """Prefetching depends on what workers say of their free slots: say it, and ask again, when that is old news."""
         stale = self.heart.me.busy < self.pool.size or self.prefetch.free_elsewhere > 0
@@ -233,7 +272,7 @@ class Engine(threading.Thread):
             self._shown_at = time.monotonic()
             self.heart.beat_soon()
 
-    def _take(self, lease: Lease, safe_until: float) -> None:
+    def _take(self, lease: Lease, asked_at: float, safe_until: float) -> None:
         attempt = Attempt(lease, safe_until)
         self.ledger.hold(attempt)
         self.claimed_jobs += 1
@@ -242,7 +281,9 @@ class Engine(threading.Thread):
             self.ledger.decided(attempt)
             return
         try:
-            self.pool.submit(attempt, registry.find(lease.name))
+            definition = registry.find(lease.name)
+            self.waiting.add(attempt, asked_at)
+            self.pool.submit(attempt, definition)
         except UnknownJob:
             attempt.decide(outcome.unknown_job(self.unknown.met(lease.name)))
             self.ledger.decided(attempt)

@@ -16,7 +16,7 @@ from django.db import Error as DatabaseTrouble
 from django_reliable_jobs import outcome
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.lease import LeaseKey
-from django_reliable_jobs.outcome import ErrorRecord
+from django_reliable_jobs.outcome import UNBEGUN, ErrorRecord
 from django_reliable_jobs.states import REASON_NOT_STORED, JobStatus
 from django_reliable_jobs.store.exchange import Offer, Standing, standings
 from django_reliable_jobs.worker import journal
@@ -80,8 +80,9 @@ class Ledger:
             if standing is Standing.RECORDED:
                 self._recorded(attempt)
             elif standing is Standing.LOST:
-                journal.outcome_refused(attempt)
-                self.counts["refused"] += 1
+                if attempt.outcome is not UNBEGUN:  # nothing is lost by that
+                    journal.outcome_refused(attempt)
+                    self.counts["refused"] += 1
                 self._forget(attempt)
             else:
                 self._again_at = time.monotonic() + BUSY_PAUSE

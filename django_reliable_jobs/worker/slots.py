@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from uuid import UUID
 
@@ -42,6 +43,8 @@ class Slot(threading.Thread):
     def run(self) -> None:
         self._runner = Runner(self.name, self.pool.alias, self.pool.worker)
         while not self.written_off and (work := self.pool.ready.get()) is not None:
+            if not self.pool.begins(*work):
+                continue
             try:
                 self._run_one(*work)
             except Exception as error:  # whatever it is (no more threads, no more files): the slot is not lost
@@ -120,6 +123,10 @@ class SlotPool:
         self.report = report
         self.nursery = nursery
         self.ready: SimpleQueue[tuple[Attempt, JobDefinition] | None] = SimpleQueue()
+        #: What a slot took from `ready` too late to begin it without asking the database.
+        self.doubtful: SimpleQueue[tuple[Attempt, JobDefinition]] = SimpleQueue()
+        #: When a slot last began something.
+        self.begun_at = time.monotonic()
         self.occupied: set[Attempt] = set()
         self.slots: list[Slot] = []
         self.written_off = 0
@@ -155,6 +162,34 @@ class SlotPool:
         if attempt.lease.timeout is not None and attempt.lease.timeout < self._short:
             self._hurry()
 
+    def begins(self, attempt: Attempt, definition: JobDefinition) -> bool:
+        """From a slot's thread: may it call the handler? Otherwise somebody else sees to the attempt."""
+        now = time.monotonic()
+        if now >= attempt.ask_at and attempt.outcome is None and attempt.stop_kind is None:
+            self.doubtful.put((attempt, definition))
+            self.report(attempt)  # undecided, which only wakes the engine
+            return False
+        if not attempt.begin():
+            self.occupied.discard(attempt)
+            return False
+        self.begun_at = now
+        if attempt.outcome is None and attempt.stop_kind is None:
+            return True
+        self.finished(attempt, UNBEGUN, settled=False)  # it was cancelled or lost before a slot had it
+        return False
+
+    def resume(self, *, accepting: bool) -> list[Attempt]:
+        """What slots gave up as doubtful waits again, or is returned if the worker stops. For the engine, once it has asked."""
+        refused: list[Attempt] = []
+        for _ in range(self.doubtful.qsize()):
+            work = self.doubtful.get_nowait()
+            if work[0].outcome is None and accepting:
+                self.ready.put(work)
+            elif work[0].outcome is None:
+                self.occupied.discard(work[0])
+                refused.append(work[0])
+        return refused
+
     def finished(self, attempt: Attempt, outcome: Outcome, *, settled: bool) -> None:
         """The handler came back. Its word counts unless somebody decided before."""
         self.occupied.discard(attempt)
@@ -164,15 +199,14 @@ class SlotPool:
     def withdraw(self) -> list[Attempt]:
         """Take back the attempts that no slot has begun."""
         withdrawn: list[Attempt] = []
-        while not self.ready.empty():
-            try:
-                work = self.ready.get_nowait()
-            except Empty:
-                break
-            if work is not None:
-                self.occupied.discard(work[0])
-                withdrawn.append(work[0])
-        return withdrawn
+        for queue in (self.doubtful, self.ready):
+            with suppress(Empty):
+                while True:
+                    work = queue.get_nowait()
+                    if work is not None:
+                        self.occupied.discard(work[0])
+                        withdrawn.append(work[0])
+        return [attempt for attempt in withdrawn if attempt.outcome is None]
 
     def write_off(self, slot: Slot, attempt: Attempt) -> bool:
         """The attempt's handler does not come back: a fresh thread takes the slot's place. False: it has come back after all."""
