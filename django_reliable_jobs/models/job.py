@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -56,6 +57,8 @@ class Job(models.Model):
     idempotency_key = models.CharField(_("idempotency key"), max_length=255, null=True, blank=True)
     concurrency_key = models.CharField(_("concurrency key"), max_length=255, null=True, blank=True)
     scheduled_for = MomentField(_("scheduled for"), null=True, blank=True)
+    #: The name of the schedule that enqueued it. None also in rows of versions that did not write it.
+    schedule = models.CharField(_("schedule"), max_length=200, null=True, blank=True)
     unknown_since = MomentField(_("name unknown since"), null=True, blank=True)
     result = PayloadField(_("result"), null=True, blank=True)
     progress = PayloadField(_("progress"), null=True, blank=True)
@@ -127,7 +130,15 @@ class Job(models.Model):
             ),
             # For people: what waits for another attempt, among any number that wait for their first one.
             models.Index(fields=["id"], condition=Q(status=JobStatus.FAILED.value), name="reliable_jobs_failed"),
-            # Of schedules' jobs only: what is unfinished of earlier fires, however many runs there were.
+            # Of schedules' jobs only: what is unfinished of a schedule's earlier fires, whatever is unfinished of others'. Rows
+            # of versions that did not write `schedule` are under the empty name.
+            models.Index(
+                Coalesce(F("schedule"), Value("")),
+                F("id"),
+                condition=Q(scheduled_for__isnull=False, status__in=[s.value for s in UNFINISHED]),
+                name="reliable_jobs_of_schedule",
+            ),
+            # For workers of versions that did not write `schedule`.
             models.Index(
                 fields=["scheduled_for"],
                 condition=Q(scheduled_for__isnull=False, status__in=[s.value for s in UNFINISHED]),

@@ -46,6 +46,8 @@ class CronSchedule(models.Model):
     pause_after_failures = models.IntegerField(_("pause after failures"), null=True, blank=True)
     paused = models.BooleanField(_("paused"), default=False)
     broken = models.TextField(_("broken"), blank=True, default="")
+    #: Workers that could not compute it (their host may lack its time zone), each with the version that it could not.
+    refused_by = models.JSONField(_("workers that could not compute it"), null=True, blank=True)
     version = models.IntegerField(_("version"), default=1)
     fired_through = MomentField(_("fired through"))
     next_fire_at = MomentField(_("next fire"), null=True, blank=True)
@@ -67,6 +69,7 @@ class CronSchedule(models.Model):
                 name="reliable_jobs_due",
             ),
             models.Index(fields=["source"], condition=~Q(source=""), name="reliable_jobs_source"),
+            models.Index(fields=["id"], condition=~Q(broken=""), name="reliable_jobs_broken"),
         ]
 
     def __str__(self) -> str:

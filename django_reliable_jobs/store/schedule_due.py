@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django_reliable_jobs.store.statements import Row, run
 
@@ -14,6 +15,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: Of how many due schedules, the oldest, a worker takes some.
 WITHIN = 1000
+#: Unfinished jobs of one schedule that are looked at.
+MOST_OPEN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ def look(alias: str, known: Sequence[str], batch: int, aside: Sequence[tuple[int
     """
     params = {
         "known": list(known), "within": WITHIN, "batch": batch,
-        "aside_ids": [id_ for id_, _ in aside], "aside_versions": [version for _, version in aside],
+        "most": MOST_OPEN, "aside_ids": [id_ for id_, _ in aside], "aside_versions": [version for _, version in aside],
     }  # fmt: skip
     rows = run(alias, "schedule_due", params)
     count, next_in, now = rows[0][:3]
@@ -112,9 +115,25 @@ def moment(epoch: Decimal) -> datetime:
     return _EPOCH + timedelta(microseconds=int(epoch * 1_000_000))
 
 
-def mark_broken(alias: str, due: Due, problem: str) -> bool:
-    """Whether this call marked it; False when somebody changed or marked it meanwhile."""
-    return bool(run(alias, "schedule_broken", {"id": due.id, "version": due.version, "problem": problem}))
+def refuse(alias: str, due: Due, worker: UUID, problem: str, alive: float) -> bool | None:
+    """This worker cannot compute it. True: nor can anybody else who was seen within `alive` seconds, so it is marked broken.
+
+    None: somebody has the row locked, or has changed or marked it meanwhile.
+    """
+    params = {"id": due.id, "version": due.version, "worker": worker, "problem": problem, "alive": alive}
+    rows = run(alias, "schedule_refuse", params)
+    return rows[0][0] if rows else None
+
+
+def broken(alias: str, known: Sequence[str]) -> list[Due]:
+    """Some of people's schedules that are marked broken and whose jobs are `known`."""
+    found = (find(alias, name) for (name,) in run(alias, "schedule_broken_ones", {"known": list(known)}))
+    return [due for due in found if due is not None]
+
+
+def mend(alias: str, due: Due) -> bool:
+    """It can be computed after all; False when somebody has changed it meanwhile."""
+    return bool(run(alias, "schedule_mend", {"id": due.id, "version": due.version}))
 
 
 def unknown_jobs(alias: str, known: Sequence[str], overdue: float) -> list[str]:

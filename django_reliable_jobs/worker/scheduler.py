@@ -42,6 +42,10 @@ APART = 1.0
 #: Seconds that the server gives to the fire of a schedule that had trouble before.
 BOUND = 2.0
 
+#: Seconds between two looks at what is marked broken, and without a heartbeat after which a worker may not be living.
+MEND_EVERY = 30.0
+ALIVE = 120.0
+
 #: SQLSTATEs of a statement that failed while its connection is well: somebody's lock, a deadlock, a cancelled query.
 _WELL = {"55P03", "40P01", "57014"}
 
@@ -54,11 +58,13 @@ class Scheduler:
         self.worker = worker
         self._sync = ScheduleSync(alias)
         self._fruitless = 0
+        self._mend_at = 0.0
         self._trouble = ScheduleTrouble()
 
     def tick(self) -> float:
         """Fire what is due. Raises what the database raises when it is out of reach."""
         self._sync.when_due()
+        self._mend_when_due()
         poll = conf.current().poll
         look = schedule_due.look(self.alias, registry.names(), BATCH, self._trouble.aside())
         pause = poll if look.next_in is None else min(poll, look.next_in + random.uniform(0, SPREAD))
@@ -84,9 +90,29 @@ class Scheduler:
             self._trouble.complain(
                 due, "plan", " cannot be computed by this version of the code, it is left to a newer one: %s", problem
             )
-        elif schedule_due.mark_broken(self.alias, due, problem):
+            return None
+        refused = schedule_due.refuse(self.alias, due, self.worker, problem, max(ALIVE, 2 * conf.current().lease))
+        if refused:
             logger.error("schedule %s cannot be computed, it is marked broken: %s", due.name, problem)
+        elif refused is False:
+            self._trouble.leave(due)
+            self._trouble.complain(due, "host", " cannot be computed here, it is left to other workers: %s", problem)
         return None
+
+    def _mend_when_due(self) -> None:
+        """A host without a time zone, or with an older version of this package, may have marked what this one can compute."""
+        now = time.monotonic()
+        if now < self._mend_at:
+            return
+        self._mend_at = now + MEND_EVERY * random.uniform(0.8, 1.2)
+        for due in schedule_due.broken(self.alias, registry.names()):
+            try:
+                plan_firing(due, registry.find(due.job_name))
+            except Exception as error:  # noqa: BLE001 - it is broken
+                logger.debug("schedule %s is broken here too: %s", due.name, safe_text(error, 300))
+                continue
+            if schedule_due.mend(self.alias, due):
+                logger.warning("schedule %s was marked broken by another worker; it can be computed here", due.name)
 
     def _groups(self, firings: Sequence[Firing]) -> Iterator[list[Firing]]:
         """Most in one statement. One that may have to wait for somebody, or had trouble before, does not hold up others,

@@ -22,7 +22,7 @@ from django_reliable_jobs.worker.scheduler import Scheduler
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
-SCHEDULES, RUNS, UNFINISHED = 10_000, 200_000, 2_000
+SCHEDULES, RUNS, UNFINISHED, BACKLOG = 10_000, 200_000, 2_000, 50_000
 TABLES = {"django_reliable_jobs_cronschedule", "django_reliable_jobs_cronrun", "django_reliable_jobs_job"}
 
 ROWS = f"""
@@ -34,11 +34,16 @@ SELECT 'deep ' || n, 'probes.noop', '0 0 * * *', 'UTC', '[]', '{{}}', '', 'lates
        now() + interval '1 hour' + n * interval '1 s', now() - interval '900 days'
   FROM generate_series(1, {SCHEDULES}) AS n;
 INSERT INTO django_reliable_jobs_job (id, name, queue, args, kwargs, status, reason, priority, run_at, attempts,
-    max_attempts, losses, fencing_token, unique_until_start, scheduled_for, created_at, finished_at)
+    max_attempts, losses, fencing_token, unique_until_start, scheduled_for, created_at, finished_at, schedule)
 SELECT 1000000 + n, 'probes.noop', 'deep', '[]', '{{}}', CASE WHEN n <= {UNFINISHED} THEN 'QUEUED' ELSE 'DONE' END, '', 0,
        now(), 0, 5, 0, 0, false, now() - n * interval '1 minute', now(),
-       CASE WHEN n > {UNFINISHED} THEN now() - n * interval '1 minute' END
+       CASE WHEN n > {UNFINISHED} THEN now() - n * interval '1 minute' END, 'deep ' || n % 50 + 1
   FROM generate_series(1, {RUNS}) AS n;
+INSERT INTO django_reliable_jobs_job (id, name, queue, args, kwargs, status, reason, priority, run_at, attempts,
+    max_attempts, losses, fencing_token, unique_until_start, scheduled_for, created_at, schedule)
+SELECT 2000000 + n, 'probes.noop', 'deep', '[]', '{{}}', 'QUEUED', '', 0, now(), 0, 5, 0, 0, false,
+       now() - n * interval '1 minute', now(), 'busy'
+  FROM generate_series(1, {BACKLOG}) AS n;
 INSERT INTO django_reliable_jobs_cronrun (name, scheduled_for, outcome, detail, skipped_count, job_id, job_status,
     fired_at, manual)
 SELECT 'deep ' || n % 50 + 1, now() - n * interval '1 minute', 'enqueued', '', 0, 1000000 + n, '',
@@ -97,7 +102,7 @@ def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def look() -> Seen:
-    params = {"known": registry.names(), "within": schedule_due.WITHIN, "batch": 50}
+    params = {"known": registry.names(), "within": schedule_due.WITHIN, "batch": 50, "most": schedule_due.MOST_OPEN}
     return Seen("schedule_due", **params, aside_ids=[1], aside_versions=[0])
 
 
@@ -137,9 +142,29 @@ def test_what_is_due_is_found_by_indexes() -> None:
     make_due(200)
     seen = look()
     assert not seen.sequential & TABLES
-    assert {"reliable_jobs_due", "reliable_jobs_scheduled", "reliable_jobs_run_job"} <= seen.indexes
-    # The unfinished jobs of all schedules are read once, by two indexes; the finished ones and their runs are not.
-    assert seen.pages < 12 * UNFINISHED
+    assert {"reliable_jobs_due", "reliable_jobs_of_schedule"} <= seen.indexes
+    # Of those that are due the unfinished jobs are read, by one index; other schedules' backlog and all runs are not (P34).
+    assert seen.pages < 3 * UNFINISHED
+
+
+def test_jobs_without_the_name_of_their_schedule_are_found_by_their_runs() -> None:
+    """A worker of an older version enqueued them: they are read once, by two indexes, and nothing else is."""
+    execute(
+        "UPDATE django_reliable_jobs_job SET schedule = NULL WHERE status = 'QUEUED' AND schedule <> 'busy'"
+        " AND scheduled_for IS NOT NULL"
+    )
+    make_due(200)
+    seen = look()
+    assert not seen.sequential & TABLES
+    assert {"reliable_jobs_of_schedule", "reliable_jobs_run_job"} <= seen.indexes
+    assert seen.pages < 15 * UNFINISHED
+
+
+def test_what_is_marked_broken_is_found_by_an_index() -> None:
+    seen = Seen("schedule_broken_ones", known=registry.names())
+    assert not seen.sequential & TABLES
+    assert seen.indexes == {"reliable_jobs_broken"}
+    assert seen.pages < 10
 
 
 def test_firing_reads_what_it_writes() -> None:

@@ -18,16 +18,30 @@ WITH due AS MATERIALIZED (
       JOIN django_reliable_jobs_cronschedule AS s ON s.id = picked.id
      WHERE s.overlap <> 'allow'
 ), open AS MATERIALIZED (
-    -- The count is asked for once and first: without a schedule that minds, no job is looked at. LIMIT keeps the planner
-    -- from reading all runs there are: a job has one.
-    SELECT run.name, array_agg(job.id ORDER BY job.id) AS jobs, count(*) FILTER (WHERE job.status = 'RUNNING') AS running
-      FROM django_reliable_jobs_job AS job
-     CROSS JOIN LATERAL (
-           SELECT r.name FROM django_reliable_jobs_cronrun AS r WHERE r.job_id = job.id LIMIT 1) AS run
-     WHERE (SELECT count(*) FROM mindful) > 0
-       AND job.scheduled_for IS NOT NULL AND job.status IN ('QUEUED', 'RUNNING', 'FAILED')
-       AND run.name IN (SELECT mindful.name FROM mindful)
-     GROUP BY run.name
+    -- Of each that minds, by its name: what is unfinished of others is not read. More than `most` are not needed: any
+    -- number is an overlap, and what is not cancelled by this fire is by the next one.
+    SELECT found.name, array_agg(found.id ORDER BY found.id) AS jobs,
+           count(*) FILTER (WHERE found.status = 'RUNNING') AS running
+      FROM (SELECT mindful.name, job.id, job.status
+              FROM mindful
+             CROSS JOIN LATERAL (
+                   SELECT job.id, job.status
+                     FROM django_reliable_jobs_job AS job
+                    WHERE coalesce(job.schedule, '') = mindful.name
+                      AND job.scheduled_for IS NOT NULL AND job.status IN ('QUEUED', 'RUNNING', 'FAILED')
+                    ORDER BY job.id
+                    LIMIT %(most)s) AS job
+             UNION ALL
+            -- What versions that did not write the schedule's name have enqueued: by their runs, of which a job has one.
+            SELECT run.name, job.id, job.status
+              FROM django_reliable_jobs_job AS job
+             CROSS JOIN LATERAL (
+                   SELECT r.name FROM django_reliable_jobs_cronrun AS r WHERE r.job_id = job.id LIMIT 1) AS run
+             WHERE (SELECT count(*) FROM mindful) > 0
+               AND coalesce(job.schedule, '') = ''
+               AND job.scheduled_for IS NOT NULL AND job.status IN ('QUEUED', 'RUNNING', 'FAILED')
+               AND run.name IN (SELECT mindful.name FROM mindful)) AS found
+     GROUP BY found.name
 )
 SELECT around.*, s.id, s.name, s.job_name, s.expression, s.timezone, s.args::text, s.kwargs::text, s.source, s.misfire,
        s.misfire_grace, s.catch_up_window, s.catch_up_limit, s.overlap, s.jitter, extract(epoch FROM s.starts_at),

@@ -78,11 +78,12 @@ WITH planned AS MATERIALIZED (
 ), enqueued AS (
     INSERT INTO django_reliable_jobs_job (
         id, name, queue, args, kwargs, status, reason, priority, run_at, expires_at, attempts, max_attempts, losses,
-        timeout, fencing_token, unique_key, unique_until_start, scheduled_for, created_at)
+        timeout, fencing_token, unique_key, unique_until_start, scheduled_for, schedule, created_at)
     SELECT run.job_id, run.job_name, run.queue, run.args::jsonb, run.kwargs::jsonb, 'QUEUED', '', run.priority,
            statement_timestamp() + make_interval(secs => run.delay),
            statement_timestamp() + make_interval(secs => run.delay + run.expires_in),
-           0, run.max_attempts, 0, run.timeout, 0, run.unique_key, run.until_start, run.scheduled_for, statement_timestamp()
+           0, run.max_attempts, 0, run.timeout, 0, run.unique_key, run.until_start, run.scheduled_for, run.name,
+           statement_timestamp()
       FROM run
      WHERE (SELECT count(*) FROM cancelled) >= 0
        AND (run.job_id IN (SELECT recorded.job_id FROM recorded)) IS TRUE
