@@ -30,8 +30,8 @@ Clock = Callable[[], float]
 class Attempt:
     """Times are `time.monotonic()` seconds of this process; a host's wall clock has no say."""
 
-    __slots__ = ("_first", "ask_at", "claimed_at", "deadline", "key", "lease", "on_stop", "progress", "safe_until", "started",
-                 "told", "took")  # fmt: skip
+    __slots__ = ("_first", "ask_at", "begun_word", "claimed_at", "deadline", "key", "lease", "on_stop", "progress",
+                 "safe_until", "started", "told", "took")  # fmt: skip
 
     def __init__(self, lease: Lease, safe_until: float = float("inf")) -> None:
         self.lease = lease
@@ -41,6 +41,8 @@ class Attempt:
         #: When the claim's answer was here, and from when on what the claim found may be out of date (protocol 8).
         self.claimed_at = time.monotonic()
         self.ask_at = float("inf")
+        #: Where the supervisor reads that it has begun (`worker.shared_state`).
+        self.begun_word: int | None = None
         self.started: float | None = None
         #: Seconds that the handler ran, once it has come back.
         self.took: float | None = None

@@ -15,12 +15,22 @@ that this target did not set is left alone, and what hits `disarm` may be the ot
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from django_reliable_jobs.errors import StopHandler
+
+#: Counts without a lock: the next number is one step of the interpreter.
+_raised = itertools.count(1)
+_last_raised = 0
+
+
+def raised() -> int:
+    """How many stop exceptions were raised in threads of this process. Each may have left a lock taken, in any library."""
+    return _last_raised
 
 
 class Stoppable(Protocol):
@@ -67,6 +77,8 @@ class Target:
         """Raise `kind` in the thread, unless the work has been told already. Only inside `held`."""
         if not work.told:
             work.told = True
+            global _last_raised
+            _last_raised = next(_raised)
             _set_async_exception(self._thread_id, kind)
 
 

@@ -7,12 +7,14 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_reliable_jobs import conf
 
 logger = logging.getLogger("django_reliable_jobs.connections")
 
@@ -34,8 +36,10 @@ def own_connection(alias: str, name: str, **changes: Any) -> Iterator[BaseDataba
         options.pop("pool", None)
         options = {
             "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000,
-            "connect_timeout": 10, "application_name": f"reliable_jobs {name}",
-        } | options | {"server_side_binding": True} | changes  # fmt: skip
+            "application_name": f"reliable_jobs {name}",
+        } | options | {
+            "server_side_binding": True, "connect_timeout": _connect_timeout(connection, options),
+        } | changes  # fmt: skip
     connection.settings_dict = connection.settings_dict | {"OPTIONS": options, "CONN_MAX_AGE": None}
     connection.queries_log = deque(maxlen=1)
     if connection.vendor == "postgresql":
@@ -46,6 +50,16 @@ def own_connection(alias: str, name: str, **changes: Any) -> Iterator[BaseDataba
     finally:
         close(connection)
         del connections[alias]
+
+
+def _connect_timeout(connection: BaseDatabaseWrapper, options: dict[str, Any]) -> int:
+    """Whole seconds for each host, of which libpq takes two at least: all hosts together take less than half a lease."""
+    hosts = str(options.get("host") or connection.settings_dict.get("HOST") or "").count(",") + 1
+    longest = max(2, int(conf.current().lease / 2 / hosts))
+    with suppress(TypeError, ValueError):
+        if (chosen := int(options.get("connect_timeout") or 0)) > 0:
+            return min(chosen, longest)
+    return min(10, longest)
 
 
 def goes_through_a_pooler(raw: Any) -> bool:

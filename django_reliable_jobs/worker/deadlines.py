@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from django_reliable_jobs import conf
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
@@ -19,6 +20,7 @@ from django_reliable_jobs.outcome import ErrorRecord
 from django_reliable_jobs.worker import executor, journal
 from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.worker.shared_state import HEARTBEAT, WATCHDOG
 from django_reliable_jobs.worker.slots import Slot, SlotPool
 
 logger = logging.getLogger("django_reliable_jobs.worker")
@@ -31,6 +33,8 @@ IDLE_ROUND = 0.5
 INSIST = 1.0
 #: Seconds after which a heartbeat that was not answered no longer speaks for its leases: connecting may take longer.
 UNANSWERED = 0.5
+#: The heartbeat, whose waits are bounded by less than one lease, may stand still for so many.
+HEART_LEASES = 2
 
 
 class Watchdog(threading.Thread):
@@ -43,18 +47,25 @@ class Watchdog(threading.Thread):
         self.pool = pool
         self.heart = heart
         self.patience = patience
+        self.shared = heart.shared
         self.grace = grace
         self._written_off = written_off
         self._stopping = False
         self._hurry = threading.Event()
         self._try = self._rounds = 0
+        self._heart_moves, self._heart_still = 0, 0.0
         pool.ask_for_a_round(IDLE_ROUND, self._hurry.set)
 
     def run(self) -> None:
+        self.shared.join(WATCHDOG)
         while not self._stopping:
+            self.shared.moved()
             quiet = not self.pool.occupied and not self.heart.is_asking
-            if self._hurry.wait(IDLE_ROUND if quiet else ROUND):
+            passed = IDLE_ROUND if quiet else ROUND
+            if self._hurry.wait(passed):
                 self._hurry.clear()
+                passed = 0.0
+            self._heart_still += passed
             for look in (self.patience.cut_the_overdue, self._listen_to_the_heart):
                 try:
                     look()
@@ -62,10 +73,12 @@ class Watchdog(threading.Thread):
                     journal.broken(f"watchdog: {look.__name__}", error)
             now = time.monotonic()
             for slot in list(self.pool.slots):
+                self.shared.moved()  # one may hold us up for seconds, while a query of it is cancelled
                 try:
                     self._look_at(slot, now)
                 except Exception as error:  # noqa: BLE001 - it is logged, and the round goes on
                     journal.broken(f"watchdog: looking at {slot.name}", error)
+        self.shared.leave()
 
     def stop(self) -> None:
         self._stopping = True
@@ -73,6 +86,11 @@ class Watchdog(threading.Thread):
 
     def _listen_to_the_heart(self) -> None:
         """Rounds are counted, not seconds: after a stop of the whole process the answer to the next beat decides."""
+        moves = self.shared.moves()[HEARTBEAT]
+        if moves != self._heart_moves or HEARTBEAT not in self.shared.running:
+            self._heart_moves, self._heart_still = moves, 0.0
+        elif self._heart_still >= HEART_LEASES * conf.current().lease:
+            self.heart.end_stuck(f"its heartbeat thread has not moved for {self._heart_still:.0f} s")
         if not self.heart.is_asking or self.heart.tries != self._try:
             self._try, self._rounds = self.heart.tries, 0
             return

@@ -10,6 +10,7 @@ what it was notified of. Nobody else touches the ledger.
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ from django_reliable_jobs.worker.ledger import Ledger, offer_of
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.prefetch import STALLED, Prefetch
+from django_reliable_jobs.worker.shared_state import ENGINE
 from django_reliable_jobs.worker.slots import SlotPool
 from django_reliable_jobs.worker.unknown_names import UnknownNames
 from django_reliable_jobs.worker.waiting import Waiting
@@ -45,8 +47,6 @@ logger = logging.getLogger("django_reliable_jobs.worker")
 TROUBLE_PAUSE = (0.1, 2.0)
 #: Seconds between two extra heartbeats of a worker that has no free slots any more.
 SHOW_EVERY = 0.5
-#: Seconds to wait for news while there is nothing to ask the database.
-QUIET = 60.0
 
 
 class Told:
@@ -72,6 +72,7 @@ class Engine(threading.Thread):
         self.ledger = ledger
         self.pool = pool
         self.heart = heart
+        self.shared = heart.shared
         self.prefetch = prefetch
         self.patience = patience
         self.inbox = inbox
@@ -93,6 +94,7 @@ class Engine(threading.Thread):
         self._release_at = 0.0
 
     def run(self) -> None:
+        self.shared.join(ENGINE)
         try:
             with own_connection(self.options.alias, "engine") as self._connection:
                 while not self._done():
@@ -105,6 +107,7 @@ class Engine(threading.Thread):
             self.failed = True
             logger.exception("the engine failed, the worker ends")
         finally:
+            self.shared.leave()
             self.ended.set()
             self._tell("ended")
 
@@ -114,6 +117,7 @@ class Engine(threading.Thread):
         return self.stopping or self._jobs_left() == 0 or (self.options.burst and self._drained)
 
     def _round(self) -> None:
+        self.shared.moved()
         self._collect(self._pause())
         if self._in_doubt_until:
             self._release_unheld()
@@ -126,7 +130,8 @@ class Engine(threading.Thread):
     def _pause(self) -> float:
         """Seconds to wait for news."""
         until_offer = self.ledger.wait()
-        waits = [QUIET if until_offer is None else until_offer]
+        # It is seen to go on in each beat, also while there is nothing to do.
+        waits = [conf.current().heartbeat / 2] + ([] if until_offer is None else [until_offer])
         if sum(self._room()) > 0:
             waits.append(0.0 if self._claiming.more else self._claiming.look_at - time.monotonic())
         if self._in_doubt_until:
@@ -298,7 +303,9 @@ class Engine(threading.Thread):
         if self._asked:
             self._asked, self._in_doubt_until, self._release_at = False, now + conf.current().lease, now
         self._reset()
-        time.sleep(min(TROUBLE_PAUSE[1], TROUBLE_PAUSE[0] * 2 ** min(self._trouble - 1, 10)))
+        longest = min(TROUBLE_PAUSE[1], conf.current().lease / 4)
+        time.sleep(random.uniform(0.5, 1) * min(longest, TROUBLE_PAUSE[0] * 2 ** min(self._trouble - 1, 10)))
+        self.shared.moved()
         try:
             self.heart.beat(self._connection)
             if self._trouble > 1:

@@ -8,5 +8,7 @@ FAILURES = 1
 BROKEN = 3
 #: Internal: the process wants to be replaced by a fresh one.
 RECYCLE = 4
+#: Internal: a part of the process stood still, and it ended itself.
+STUCK = 5
 #: Internal: what a worker process adds when it ends by itself, so that a handler's `os._exit(0)` is not taken for it.
 ORDERLY = 64

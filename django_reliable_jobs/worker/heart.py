@@ -1,12 +1,15 @@
 """The heart: extends the worker's leases, hears of cancel requests, and knows when a lease is lost (protocol 6).
 
 It beats in a thread and on a connection of its own, so that neither handlers nor the engine's exchange can hold it
-up. The engine lends it a beat of its own after a lost connection, before anything else is done.
+up; so it needs proof that the others still go on (`stuck`). The engine lends it a beat of its own after a lost
+connection, before anything else is done.
 
 A lease that is not extended in one beat is read again: locked by somebody is no loss; RUNNING under another token is.
 When no beat has gone through for a whole lease, others may own the jobs by now: the handlers are told to stop. After
 a stop of the whole process (SIGSTOP) the heart beats first and judges by the answer, since an expired lease that
 nobody has reaped may still be extended.
+
+Its thread takes no lock that a handler could hold: it logs through a thread of its own.
 """
 
 from __future__ import annotations
@@ -28,8 +31,11 @@ from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.worker import journal
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.ledger import Ledger
+from django_reliable_jobs.worker.log_thread import LogThread
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.prefetch import Prefetch
+from django_reliable_jobs.worker.shared_state import HEARTBEAT, SharedState
+from django_reliable_jobs.worker.stuck import Look, Progress, end_process
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -42,7 +48,7 @@ class Heart(threading.Thread):
 
     def __init__(
         self, ledger: Ledger, contact: Contact, patience: Patience, prefetch: Prefetch, me: presence.Presence,
-        busy: Callable[[], int],
+        busy: Callable[[], int], shared: SharedState,
     ) -> None:  # fmt: skip
         super().__init__(name="heart", daemon=True)
         self.ledger = ledger
@@ -54,42 +60,66 @@ class Heart(threading.Thread):
         #: How many beats there were, and whether one is under way; the watchdog sees by them that one hangs.
         self.tries = 0
         self.is_asking = False
+        self.shared = shared
+        self.progress = Progress(shared, conf.current().lease, conf.current().heartbeat)
+        #: Whether the process ends when a part of it stands still. Not where it is somebody else's.
+        self.may_end_process = True
+        self._log = LogThread("heart-log")
+        self._said_stuck = False
         self._wake = threading.Event()
         self._stopping = False
 
     def run(self) -> None:
         settings = conf.current()
+        self.shared.join(HEARTBEAT)
+        self._log.start()
         with own_connection(self.ledger.alias, "heart") as connection:
             while not self._stopping:
                 self.tries += 1
                 self.is_asking = True
+                self.shared.moved()
+                look = self.progress.look()
                 try:
-                    self.beat(connection)
+                    self.beat(connection, look)
                     self._show(connection)
                     self.contact.made()
                     pause = settings.heartbeat
+                    if reason := self.progress.went_through(look):
+                        self.end_stuck(reason)
                 except DatabaseTrouble as error:
-                    journal.trouble("a heartbeat", error)
+                    self._log.say(journal.trouble, "a heartbeat", error)
                     self.contact.lost()
                     connection.close()
                     self.give_up_the_overdue()
                     pause = min(RETRY, settings.heartbeat)
-                except Exception:
-                    logger.exception("a heartbeat failed")
+                except Exception as error:  # noqa: BLE001 - the next one may go well
+                    self._log.say(journal.broken, "a heartbeat", error)
                     pause = RETRY
                 self.is_asking = False
+                self.shared.moved()
                 self._wake.wait(pause)
                 self._wake.clear()
+        self.shared.leave()
+        self._log.stop()
 
-    def beat(self, connection: BaseDatabaseWrapper) -> None:
-        """Extend all leases. Raises what the database raises."""
+    def end_stuck(self, reason: str) -> None:
+        """A part of the process stands still: the process ends, and whoever started it hands its leases back."""
+        if self.may_end_process:
+            end_process(self.me.worker, reason)
+        elif not self._said_stuck:
+            self._said_stuck = True
+            self._log.say(logger.error, "worker %s: %s; its leases are not extended any more", self.me.worker, reason)
+
+    def beat(self, connection: BaseDatabaseWrapper, look: Look | None = None) -> None:
+        """Extend all leases, if the worker goes on. Raises what the database raises."""
+        may_extend = (look or self.progress.look()).may_extend
         asked_at = time.monotonic()
         lease = conf.current().lease
         attempts = list(self.ledger.held.values())
         news = [Held(attempt.key, attempt.take_progress()) for attempt in attempts]
         try:
             with self.patience.wait_for(connection):
-                extended = heartbeat(self.ledger.alias, lease, news)
+                extended = heartbeat(self.ledger.alias, lease, news) if may_extend else {}
                 missing = [key for key, _ in news if key not in extended]
                 found = standings(self.ledger.alias, missing)
         except BaseException:
@@ -98,14 +128,17 @@ class Heart(threading.Thread):
             raise
         if attempts:
             self.contact.made()
-        for attempt in attempts:
+        for attempt, (_, progress) in zip(attempts, news, strict=True):
             key = attempt.key
+            if not may_extend:
+                attempt.progress = attempt.progress or progress
             if key in extended:
                 attempt.safe_until = asked_at + lease
                 if extended[key]:
                     attempt.stop(JobCancelled)
             elif found[key] is Standing.LOST and attempt.outcome is None and attempt.stop(LeaseLost):
-                logger.warning("%s #%s: its lease is lost, the handler is told to stop", attempt.lease.name, key.job_id)
+                text = "%s #%s: its lease is lost, the handler is told to stop"
+                self._log.say(logger.warning, text, attempt.lease.name, key.job_id)
 
     def beat_soon(self) -> None:
         """Somebody asked to cancel a job of this worker, or its free slots have changed."""
@@ -126,7 +159,5 @@ class Heart(threading.Thread):
         now = time.monotonic()
         for attempt in list(self.ledger.held.values()):
             if now > attempt.safe_until and attempt.stop(LeaseLost):
-                logger.warning(
-                    "%s #%s: no heartbeat went through for a whole lease, the handler is told to stop",
-                    attempt.lease.name, attempt.lease.job_id,
-                )  # fmt: skip
+                text = "%s #%s: no heartbeat went through for a whole lease, the handler is told to stop"
+                self._log.say(logger.warning, text, attempt.lease.name, attempt.lease.job_id)

@@ -20,6 +20,7 @@ from django_reliable_jobs.outcome import UNBEGUN, ErrorRecord
 from django_reliable_jobs.states import REASON_NOT_STORED, JobStatus
 from django_reliable_jobs.store.exchange import Offer, Standing, standings
 from django_reliable_jobs.worker import journal
+from django_reliable_jobs.worker.shared_state import SharedState
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -30,8 +31,9 @@ BUSY_PAUSE = 0.05
 class Ledger:
     """See the module's docstring."""
 
-    def __init__(self, alias: str) -> None:
+    def __init__(self, alias: str, shared: SharedState | None = None) -> None:
         self.alias = alias
+        self._shared = shared
         self.held: dict[LeaseKey, Attempt] = {}
         self.counts: Counter[str] = Counter()
         self._unrecorded: dict[LeaseKey, Attempt] = {}
@@ -113,6 +115,9 @@ class Ledger:
     def _forget(self, attempt: Attempt) -> None:
         self.held.pop(attempt.key, None)
         self._unrecorded.pop(attempt.key, None)
+        if attempt.begun_word is not None and self._shared is not None:
+            self._shared.recorded(attempt.begun_word)
+            attempt.begun_word = None
 
 
 def offer_of(attempt: Attempt) -> Offer:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import Error as DatabaseTrouble
@@ -26,6 +27,7 @@ from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.pruning import Pruning
 from django_reliable_jobs.worker.scheduler import Scheduler
+from django_reliable_jobs.worker.shared_state import MAINTENANCE, SharedState
 from django_reliable_jobs.worker.unknown_names import NameJudge, UnknownNames
 
 logger = logging.getLogger("django_reliable_jobs.worker")
@@ -35,17 +37,25 @@ BATCH = 200
 DEAD_FOR = 10.0
 
 
+class DeadWorker(NamedTuple):
+    """One that its supervisor knows to be dead; `begun` are the tokens of the attempts that had begun, None if unknown."""
+
+    worker: UUID
+    begun: tuple[int, ...] | None = None
+
+
 class Maintenance(threading.Thread):
-    """`dead_workers` are known to be dead (their supervisor says so): their leases are reaped without waiting."""
+    """The leases of `dead_workers` are taken back without waiting."""
 
     def __init__(
-        self, alias: str, worker: UUID, contact: Contact, patience: Patience, unknown: UnknownNames,
-        dead_workers: Sequence[UUID] = (),
+        self, alias: str, worker: UUID, contact: Contact, patience: Patience, shared: SharedState, unknown: UnknownNames,
+        dead_workers: Sequence[DeadWorker] = (),
     ) -> None:  # fmt: skip
         super().__init__(name="maintenance", daemon=True)
         self.alias = alias
         self.contact = contact
         self.patience = patience
+        self.shared = shared
         self.scheduler = Scheduler(alias, worker)
         self.pruning = Pruning(alias, patience)
         self._reaped_at_once = BatchSize(BATCH, patience.limit / 4)
@@ -57,9 +67,11 @@ class Maintenance(threading.Thread):
         self._judge = NameJudge(alias, unknown, self._stopping)
 
     def run(self) -> None:
+        self.shared.join(MAINTENANCE)
         with own_connection(self.alias, "maintenance") as connection:
             while True:
-                pause = conf.current().poll
+                pause = min(conf.current().poll, conf.current().heartbeat)
+                self.shared.moved()
                 # Each for itself: what keeps schedules from firing must not keep leases from being reaped.
                 for part in (self._pass_if_due, self._tick, self._names, self.pruning.when_due):
                     try:
@@ -70,13 +82,14 @@ class Maintenance(threading.Thread):
                     except Exception:
                         logger.exception("maintenance failed")
                 if self._stopping.wait(max(0.0, pause)):
-                    return
+                    break
+        self.shared.leave()
 
     def take_back_first(self) -> None:
         """Before the engine starts: a burst is over when nothing is due, and what its predecessor lost has to be due."""
         try:
             with own_connection(self.alias, "maintenance") as connection:
-                self._reap(connection)
+                self._take_back(connection)
         except DatabaseTrouble as error:
             journal.trouble("maintenance", error)
 
@@ -117,7 +130,7 @@ class Maintenance(threading.Thread):
             if time.monotonic() > self._dead_until:
                 self.dead_workers = []
             else:
-                self._reap(connection)
+                self._take_back(connection)
         if self.contact.wait_for_reaping() <= 0:
             self._reap(connection)
         self._expire(connection)
@@ -131,12 +144,24 @@ class Maintenance(threading.Thread):
             if expired < most:
                 return
 
+    def _take_back(self, connection: BaseDatabaseWrapper) -> None:
+        """From workers that are known to be dead: what they had not begun is handed back, the rest was lost with them."""
+        for dead in self.dead_workers:
+            if dead.begun is None:
+                continue
+            with self.patience.wait_for(connection):
+                released = reap.release_unheld(self.alias, dead.worker, dead.begun)
+            if released:
+                logger.info("%d jobs that worker %s held and had not begun are handed back", len(released), dead.worker)
+                with self.patience.wait_for(connection):
+                    notify.wake(self.alias, {notify.WORK_ANYWHERE})
+        self._reap(connection)
+
     def _reap(self, connection: BaseDatabaseWrapper) -> None:
         while True:
             with self.patience.wait_for(connection), self._reaped_at_once.of_one() as most:
-                reaped = reap.reap(
-                    self.alias, conf.current().backoff, most, self.dead_workers, reach=self.contact.reach()
-                )
+                dead = [dead.worker for dead in self.dead_workers]
+                reaped = reap.reap(self.alias, conf.current().backoff, most, dead, reach=self.contact.reach())
             for job in reaped:
                 level = logging.ERROR if job.status == JobStatus.DEAD else logging.WARNING
                 logger.log(

@@ -17,32 +17,47 @@ from contextlib import contextmanager
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs.store.connections import cut
+from django_reliable_jobs.worker.shared_state import SharedState
+
+#: So many times its limit a thread may take to connect before it counts as standing still.
+CONNECTING = 10
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
 
 class Patience:
-    """The statements under way in this process' own threads."""
+    """The statements under way in this process' own threads. Each is a move of its thread when it begins and when it ends."""
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, shared: SharedState | None = None) -> None:
         self.limit = limit
-        self._waiting: dict[int, tuple[float, BaseDatabaseWrapper]] = {}
+        self._shared = shared
+        self._waiting: dict[int, tuple[float, BaseDatabaseWrapper, int]] = {}
+
+    def moved(self) -> None:
+        """The calling thread is about to wait for the database, or has waited."""
+        if self._shared is not None:
+            self._shared.moved()
 
     @contextmanager
     def wait_for(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
         me = threading.get_ident()
-        self._waiting[me] = (time.monotonic(), connection)
+        self._waiting[me] = (time.monotonic(), connection, 0)
+        self.moved()
         try:
             yield
         finally:
             self._waiting.pop(me, None)
+            self.moved()
 
     def cut_the_overdue(self) -> None:
         """Called by the watchdog, again and again."""
         now = time.monotonic()
-        for me, (started, connection) in list(self._waiting.items()):
+        for me, (started, connection, times) in list(self._waiting.items()):
             if now - started > self.limit and self._waiting.get(me, (0.0,))[0] == started:
-                if connection.connection is not None:  # else it is connecting, which has a time limit of its own
+                if connection.connection is not None:
                     logger.warning("no answer from the database for %.0f s, the connection is cut", now - started)
                     cut(connection)
-                self._waiting[me] = (now, connection)
+                elif times < CONNECTING and self._shared is not None:
+                    # It is connecting. What is below half a lease over all hosts may wait for the name server for longer.
+                    self._shared.moved(me)
+                self._waiting[me] = (now, connection, times + 1)

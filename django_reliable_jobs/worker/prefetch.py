@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from django_reliable_jobs import conf
+
 #: Seconds of work to hold.
 HORIZON = 0.05
 #: Whatever the jobs' length, with "auto".
@@ -26,6 +28,12 @@ MOST_BYTES = 16_000_000
 _WEIGHT = 0.05
 #: After so many full claims in a row what the others say of their free slots is old news, or they serve other queues.
 PLENTY = 3
+
+
+def most_leases(slots: int) -> int:
+    """How many leases a process may hold: in its slots, in threads that are written off, ahead, and not recorded yet."""
+    setting = conf.current().prefetch
+    return 2 * slots + MOST + (setting if isinstance(setting, int) else 0)
 
 
 class Prefetch:

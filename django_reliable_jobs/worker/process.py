@@ -21,7 +21,7 @@ from uuid import UUID
 
 from django.db import Error as DatabaseTrouble
 
-from django_reliable_jobs import __version__, conf, outcome
+from django_reliable_jobs import __version__, conf, outcome, stopping
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.outcome import Outcome
@@ -35,11 +35,12 @@ from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.isolation import Nursery
 from django_reliable_jobs.worker.ledger import Ledger
 from django_reliable_jobs.worker.listener import Listener
-from django_reliable_jobs.worker.maintenance import Maintenance
+from django_reliable_jobs.worker.maintenance import DeadWorker, Maintenance
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.patience import Patience
-from django_reliable_jobs.worker.prefetch import Prefetch
+from django_reliable_jobs.worker.prefetch import Prefetch, most_leases
 from django_reliable_jobs.worker.schema import wait_for_schema
+from django_reliable_jobs.worker.shared_state import MAIN, SharedState
 from django_reliable_jobs.worker.signals import install
 from django_reliable_jobs.worker.slots import SlotPool
 
@@ -49,6 +50,9 @@ logger = logging.getLogger("django_reliable_jobs.worker")
 OBEY = 1.0
 #: Seconds that the last outcomes get to reach the database.
 LAST_WORDS = 5.0
+
+#: After so many stop exceptions the process is replaced even if it is never idle.
+MOST_STOPS = 100
 
 STOP = "stop"
 
@@ -60,10 +64,13 @@ class WorkerProcess:
         self,
         options: WorkerOptions,
         worker: UUID,
-        dead_workers: Sequence[UUID] = (),
+        dead_workers: Sequence[DeadWorker] = (),
         nursery: Nursery | None = None,
+        shared: SharedState | None = None,
     ) -> None:
         settings = conf.current()
+        self._supervised = shared is not None
+        self.shared = shared = shared or SharedState(most_leases(options.slots))
         self.options = options
         self.worker = worker
         self.commands: SimpleQueue[str] = SimpleQueue()
@@ -73,11 +80,11 @@ class WorkerProcess:
         inbox: SimpleQueue[Attempt | Told | None] = SimpleQueue()
         self.inbox = inbox
         # A statement that takes half a lease is on a dead connection; what is left suffices to connect and heartbeat.
-        self.patience = patience = Patience(settings.lease / 2)
+        self.patience = patience = Patience(settings.lease / 2, shared)
         contact = Contact(settings.lease)
         prefetch = Prefetch(settings.prefetch, options.slots)
-        self.ledger = Ledger(options.alias)
-        self.pool = SlotPool(options.slots, options.alias, worker, inbox.put, nursery)
+        self.ledger = Ledger(options.alias, shared)
+        self.pool = SlotPool(options.slots, options.alias, worker, inbox.put, nursery, shared)
         me = presence.Presence(
             worker,
             socket.gethostname()[:255],
@@ -87,14 +94,16 @@ class WorkerProcess:
             options.slots,
             release=settings.release or "",
         )
-        self.heart = Heart(self.ledger, contact, patience, prefetch, me, lambda: self.pool.busy)
+        self.heart = Heart(self.ledger, contact, patience, prefetch, me, lambda: self.pool.busy, shared)
         self.engine = Engine(
             worker, options, self.ledger, self.pool, self.heart, prefetch, patience, inbox, self.commands.put
         )
         self.watchdog = Watchdog(
             self.pool, self.heart, patience, options.grace, lambda: self.commands.put("written off")
         )
-        self.maintenance = Maintenance(options.alias, worker, contact, patience, self.engine.unknown, dead_workers)
+        self.maintenance = Maintenance(
+            options.alias, worker, contact, patience, shared, self.engine.unknown, dead_workers
+        )
         self.listener = Listener(
             settings.listen_database or options.alias,
             worker,
@@ -114,6 +123,9 @@ class WorkerProcess:
             return exit_codes.OK if self._asked_to_stop else exit_codes.BROKEN
         if self.options.burst and self.maintenance.dead_workers:
             self.maintenance.take_back_first()
+        # In a thread of somebody else's process (tests, an embedded worker) that process is not ours to end.
+        self.heart.may_end_process = threading.current_thread() is threading.main_thread()
+        self.shared.join(MAIN)
         self.pool.start()
         for thread in (self.heart, self.engine, self.watchdog, self.maintenance):
             thread.start()
@@ -151,9 +163,11 @@ class WorkerProcess:
         self.commands.put(STOP)
 
     def _wait_for_the_end(self) -> None:
+        round_ = min(1.0, conf.current().heartbeat / 2)
         while not self.engine.ended.is_set():
+            self.shared.moved()
             try:
-                command = self.commands.get(timeout=1.0)
+                command = self.commands.get(timeout=round_)
             except Empty:
                 command = ""
             if command == STOP:
@@ -168,6 +182,9 @@ class WorkerProcess:
         if lost and (lost >= self.pool.size or not self.pool.occupied):
             logger.warning("%d threads of this worker are written off: it makes way for a fresh process", lost)
             return True
+        if self._may_be_damaged():
+            logger.info("%d handlers were stopped by an exception: the worker process is replaced", stopping.raised())
+            return True
         limit = self.options.max_jobs_per_process
         if limit is not None and self.engine.claimed_jobs >= limit:
             return True
@@ -175,6 +192,17 @@ class WorkerProcess:
             logger.warning("this worker uses more than %d MiB: it makes way for a fresh process", self.options.max_rss)
             return True
         return False
+
+    def _may_be_damaged(self) -> bool:
+        """A stop exception may have left a lock of any library taken: replace the process when that costs nothing."""
+        if not self._supervised or self.options.burst or self.options.max_jobs is not None:
+            return False
+        return stopping.raised() >= (1 if not self.pool.occupied else MOST_STOPS)
+
+    def _rest(self, seconds: float) -> None:
+        """In the main thread, while it stops the worker."""
+        self.shared.moved()
+        time.sleep(seconds)
 
     def _stop(self) -> None:
         self.engine.accepting = False
@@ -187,20 +215,23 @@ class WorkerProcess:
                 "stopping: %d jobs are running, they have %g s to finish", len(self.pool.occupied), self.options.grace
             )
         while self.pool.occupied and time.monotonic() < until and not self._at_once:
-            time.sleep(0.02)
+            self._rest(0.02)
         for attempt in list(self.pool.occupied):
             attempt.stop(LeaseLost)
         until = time.monotonic() + (OBEY / 5 if self._at_once else OBEY)
         while self.pool.occupied and time.monotonic() < until:
-            time.sleep(0.02)
+            self._rest(0.02)
         self._hand_back(self.pool.withdraw(), outcome.UNBEGUN)
         self._hand_back(list(self.pool.occupied), outcome.RELEASED)
         self.engine.stopping = True
         self.inbox.put(None)
-        self.engine.ended.wait(LAST_WORDS)
+        until = time.monotonic() + LAST_WORDS
+        while not self.engine.ended.is_set() and time.monotonic() < until:
+            self._rest(0.02)
         for thread in (self.heart, self.maintenance, self.listener):
             thread.stop()
         self.pool.close()
+        self.shared.leave()
         self._say_goodbye()
         self.watchdog.stop()
 

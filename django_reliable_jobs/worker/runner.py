@@ -6,6 +6,7 @@ the one that runs, and puts the thread's connections in order afterwards.
 
 from __future__ import annotations
 
+import _thread
 import logging
 import sys
 import threading
@@ -85,8 +86,11 @@ class Runner:
         return self._coroutines
 
     def _on_stop(self, attempt: Attempt, kind: type[StopHandler]) -> None:
-        """From another thread. In one of its own: cancelling a query may take seconds, and the caller has no time."""
-        threading.Thread(target=self._stop, args=(attempt, kind), name=f"{self.name}-stop", daemon=True).start()
+        """From another thread. In one of its own: cancelling a query may take seconds, and the caller has no time.
+
+        Not with `threading.Thread`, whose lock for all threads a stopped handler may have left taken: the heartbeat comes here.
+        """
+        _thread.start_new_thread(self._stop, (attempt, kind))
 
     def _stop(self, attempt: Attempt, kind: type[StopHandler]) -> None:
         with self._target.held(attempt) as running:

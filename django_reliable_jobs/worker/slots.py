@@ -22,6 +22,7 @@ from django_reliable_jobs.outcome import UNBEGUN, Outcome
 from django_reliable_jobs.worker import executor, journal
 from django_reliable_jobs.worker.isolation import IsolatedRunner, Nursery
 from django_reliable_jobs.worker.runner import Runner
+from django_reliable_jobs.worker.shared_state import SharedState
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -63,6 +64,8 @@ class Slot(threading.Thread):
         if attempt.stop_kind is LeaseLost:  # while it waited for a slot; if the row is still ours, nothing has begun
             outcome, settled = UNBEGUN, False
         else:
+            if self.pool.shared is not None:
+                attempt.begun_word = self.pool.shared.begin(attempt.key.token, attempt.key.job_id)
             outcome, settled = runner.run(attempt, definition)
         if not attempt.leave(self):
             self.written_off = True  # whoever has written this thread off may not have come to say so yet
@@ -116,8 +119,10 @@ class SlotPool:
         worker: UUID,
         report: Callable[[Attempt], None],
         nursery: Nursery | None = None,
+        shared: SharedState | None = None,
     ) -> None:
         self.size = size
+        self.shared = shared
         self.alias = alias
         self.worker = worker
         self.report = report

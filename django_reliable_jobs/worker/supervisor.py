@@ -9,6 +9,7 @@ A worker notices the death of its supervisor by the end of a pipe, and stops in 
 
 from __future__ import annotations
 
+import _thread
 import gc
 import logging
 import os
@@ -24,15 +25,19 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from uuid import UUID
 
+from django_reliable_jobs import conf
 from django_reliable_jobs.store import statements
 from django_reliable_jobs.worker import child as job_child
 from django_reliable_jobs.worker import exit_codes
 from django_reliable_jobs.worker.connections import leave_nothing_open
 from django_reliable_jobs.worker.forks import JobChildren
 from django_reliable_jobs.worker.isolation import Nursery
-from django_reliable_jobs.worker.maintenance import DEAD_FOR
+from django_reliable_jobs.worker.maintenance import DEAD_FOR, DeadWorker
 from django_reliable_jobs.worker.options import WorkerOptions
+from django_reliable_jobs.worker.prefetch import most_leases
 from django_reliable_jobs.worker.process import WorkerProcess
+from django_reliable_jobs.worker.process_watch import ProcessWatch
+from django_reliable_jobs.worker.shared_state import SharedState
 from django_reliable_jobs.worker.signals import install
 
 logger = logging.getLogger("django_reliable_jobs.supervisor")
@@ -42,11 +47,14 @@ SHORT_LIFE = 5.0
 PAUSE = (0.5, 15.0)
 #: Seconds beyond the grace time after which a worker that does not stop is killed.
 OVERDUE = 10.0
+#: Seconds that the end of a process waits for its last log lines to be written.
+FLUSH = 2.0
 
 
 @dataclass
 class Place:
-    """A place for a worker process. `dead` are predecessors in it whose leases are to be taken back."""
+    """A place for a worker process. `dead` are predecessors in it whose leases are to be taken back; `killed` is why this
+    supervisor has killed its process."""
 
     pid: int | None = None
     worker: UUID | None = None
@@ -55,7 +63,10 @@ class Place:
     start_at: float = 0.0
     short_lives: int = 0
     over: bool = False
-    dead: list[UUID] = field(default_factory=list)
+    dead: list[DeadWorker] = field(default_factory=list)
+    shared: SharedState | None = None
+    watch: ProcessWatch | None = None
+    killed: str | None = None
 
 
 class Supervisor:
@@ -101,6 +112,7 @@ class Supervisor:
     def _round(self) -> bool:
         """One look at everything; True when the work is over."""
         self._reap()
+        self._look_at_all()
         if self._signals:
             self._stop_workers()
         else:
@@ -128,6 +140,14 @@ class Supervisor:
                 with suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
 
+    def _look_at_all(self) -> None:
+        """Kill what no longer runs and cannot say so."""
+        for place in self.places:
+            if place.pid is not None and place.watch is not None and (reason := place.watch.look(place.pid)):
+                place.killed = reason
+                with suppress(ProcessLookupError):
+                    os.kill(place.pid, signal.SIGKILL)
+
     def _on_signal(self) -> None:
         self._signals += 1
 
@@ -153,17 +173,19 @@ class Supervisor:
 
     def _start(self, place: Place) -> None:
         worker = uuid.uuid4()
+        shared = SharedState(most_leases(self.options.slots))
         ours, theirs = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
             ours.close()
-            self._be_a_worker(worker, place.dead, theirs)
+            self._be_a_worker(worker, place.dead, theirs, shared)
         theirs.close()
         ours.setblocking(False)
         place.pid, place.worker, place.nursery = pid, worker, ours
         place.started = time.monotonic()
+        place.shared, place.watch, place.killed = shared, ProcessWatch(shared, conf.current().lease), None
 
     def _reap(self) -> None:
         self._job_children.reap()
@@ -184,11 +206,16 @@ class Supervisor:
         died = said not in (exit_codes.OK, exit_codes.FAILURES, exit_codes.RECYCLE)
         if died and not self._signals:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with status {said if said >= 0 else code}"
+            if said == exit_codes.STUCK:
+                how = "has ended itself: a part of it stood still (where, is in its standard error)"
+            elif place.killed is not None:
+                how = f"was killed by its supervisor: {place.killed}"
             logger.error("worker process %s (%s) %s; another takes its place", place.pid, place.worker, how)
         if now - place.started > DEAD_FOR:
             place.dead = []  # the one that ended has taken their leases back; one that died sooner may not have
         if died and place.worker is not None:
-            place.dead.append(place.worker)
+            begun = place.shared.begun() if place.shared is not None else None
+            place.dead.append(DeadWorker(place.worker, None if begun is None else tuple(begun)))
             if self._limited:
                 self._code = exit_codes.FAILURES
         if self._limited and said in (exit_codes.OK, exit_codes.FAILURES):
@@ -210,11 +237,13 @@ class Supervisor:
             if place.nursery is not None:
                 place.nursery.close()
 
-    def _be_a_worker(self, worker: UUID, dead: list[UUID], supervisor: socket.socket) -> NoReturn:
+    def _be_a_worker(
+        self, worker: UUID, dead: list[DeadWorker], supervisor: socket.socket, shared: SharedState
+    ) -> NoReturn:
         code = exit_codes.BROKEN
         try:
             self._leave_supervision()
-            process = WorkerProcess(self.options, worker, tuple(dead), Nursery(supervisor))
+            process = WorkerProcess(self.options, worker, tuple(dead), Nursery(supervisor), shared)
             process.handle_signals(supervised=True)
             threading.Thread(target=_follow, args=(self._life_read, process), name="life-line", daemon=True).start()
             code = exit_codes.ORDERLY + process.run()
@@ -236,12 +265,25 @@ class Supervisor:
 
 
 def _exit(code: int) -> NoReturn:
-    """End at once: threads that hang, and what the parent registered with `atexit`, have no say."""
+    """End at once: threads that hang, and what the parent registered with `atexit`, have no say.
+
+    Nor has a log handler whose lock a stopped handler has left taken: flushing is given up after a while.
+    """
+    flushed = _thread.allocate_lock()
+    flushed.acquire()
     with suppress(Exception):
+        _thread.start_new_thread(_flush, (flushed,))
+        flushed.acquire(timeout=FLUSH)
+    os._exit(code)
+
+
+def _flush(flushed: _thread.LockType) -> None:
+    try:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(code)
+    finally:
+        flushed.release()
 
 
 def _follow(life_read: int, process: WorkerProcess) -> None:

@@ -1,14 +1,18 @@
-"""A handler that takes its process with it (cases L05, L12): counted, bounded, and nobody else's trouble."""
+"""A handler that takes its process with it (cases L05, L12, L15): counted, bounded, and nobody else's trouble."""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections import Counter
+
 import pytest
 
-from django_reliable_jobs.models import JobStatus
+from django_reliable_jobs.models import Job, JobStatus
 from tests.probes import jobs as probes
 from tests.probes.models import Mark
 from tests.probes.stubborn import dies
-from tests.processes.fleet import Fleet
+from tests.processes.fleet import Fleet, wait_until
 from tests.processes.look import all_done, ended, errors, fresh, marked
 
 
@@ -49,3 +53,21 @@ def test_without_a_supervisor_left_the_lease_runs_out_and_another_worker_goes_on
     all_done([job])
     assert (fresh(job).attempts, fresh(job).losses) == (2, 1)
     assert second.stop() == 0
+
+
+def test_what_a_killed_process_held_and_had_not_begun_keeps_its_attempts(fleet: Fleet) -> None:
+    """Case L15: starts are what counts. Its supervisor knows what had begun."""
+    ids = probes.note.enqueue_many([("flows",)] * 1200)
+    worker = fleet.start("--slots", "2", settings={"LEASE": 30, "HEARTBEAT": 10, "PREFETCH": 20})
+    done = Job.objects.filter(status=JobStatus.DONE)
+    for enough in (200, 500, 800):
+        wait_until(lambda enough=enough: done.count() > enough, worker.tail)
+        os.kill(worker.worker_pid, signal.SIGKILL)
+    all_done(ids, timeout=120)
+    starts = Counter(Mark.objects.filter(label="flows").values_list("job_id", flat=True))
+    found = list(Job.objects.all())
+    # One whose handler was killed before it could say that it had begun; each slot had one at most.
+    assert sum(job.attempts - starts[job.pk] for job in found) <= 3 * 2
+    assert all(job.attempts >= starts[job.pk] for job in found)
+    assert "had not begun are handed back" in worker.text
+    assert worker.stop() == 0

@@ -13,6 +13,7 @@ from django_reliable_jobs.registry import find
 from django_reliable_jobs.states import REASON_DEADLINE
 from django_reliable_jobs.worker.deadlines import Watchdog
 from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.worker.shared_state import SharedState
 from django_reliable_jobs.worker.slots import SlotPool
 from tests.processes.fleet import wait_until
 from tests.unit.test_worker_attempt import lease
@@ -23,6 +24,9 @@ class Heart:
 
     is_asking = False
     tries = 0
+
+    def __init__(self) -> None:
+        self.shared = SharedState(10)
 
 
 class BrokenConnection:
