@@ -252,6 +252,11 @@ class JobDefinition(Enqueueable):
     def __repr__(self) -> str:
         return f"<job {self.name}>"
 
+    @property
+    def scope(self) -> str:
+        """Whose its keys are: its oldest name, so that they outlive a rename."""
+        return self.aliases[0] if self.aliases else self.name
+
     def bound(self) -> BoundJob:
         return self._bound
 

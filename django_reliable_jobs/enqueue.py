@@ -18,7 +18,8 @@ from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.moments import moment
 from django_reliable_jobs.registry import check_max_attempts, check_priority, check_queue
 from django_reliable_jobs.store import notify
-from django_reliable_jobs.store.insert import CHUNK, Call, Inserted, NewJob, insert, insert_many
+from django_reliable_jobs.store.insert import CHUNK, Inserted, insert, insert_many
+from django_reliable_jobs.store.new_job import Call, NewJob
 from django_reliable_jobs.store.schedules import ScheduledJob
 
 MAX_KEY = 255
@@ -77,7 +78,7 @@ def scheduled_job(
     return ScheduledJob(
         name=definition.name, queue=new.queue, priority=new.priority, args=args, kwargs=kwargs,
         max_attempts=new.max_attempts, timeout=new.timeout, expires_in=new.expires_in, unique_key=unique_key,
-        unique_until_start=new.unique_until_start, delay=delay,
+        unique_until_start=new.unique_until_start, scope=new.scope, names=new.names, delay=delay,
     )  # fmt: skip
 
 
@@ -145,6 +146,8 @@ def _new_job(job: BoundJob) -> tuple[str, NewJob]:
         max_attempts=_first_given(o.max_attempts, d.max_attempts, current.max_attempts),
         timeout=_timeout(o, d, current.timeout),
         unique_until_start=until == "start",
+        scope=d.scope,
+        names=(d.name, *d.aliases),
     )
 
 
@@ -180,7 +183,7 @@ def _made(alias: str, new: NewJob, call: Call, inserted: Inserted) -> Job:
         "id": inserted.id, "name": new.name, "queue": new.queue, "args": json.loads(call.args),
         "kwargs": json.loads(call.kwargs), "priority": new.priority, "run_at": inserted.run_at,
         "expires_at": inserted.expires_at, "max_attempts": new.max_attempts, "timeout": new.timeout,
-        "unique_key": call.unique_key, "unique_until_start": new.unique_until_start,
+        "unique_key": call.unique_key, "unique_until_start": new.unique_until_start, "scope": new.scope,
         "idempotency_key": call.idempotency_key, "created_at": inserted.created_at,
     }  # fmt: skip
     # As a row that was read, but without the signals of one: making it would be a quarter of what the enqueue costs in Python.

@@ -75,7 +75,8 @@ def job(
 ) -> JobDefinition | Callable[[Callable[..., Any]], JobDefinition]:
     """Make a job definition of a function or coroutine function.
 
-    - `name`: default `app_label.function`. It is stored in every row; after a rename keep the old one in `aliases`.
+    - `name`: default `app_label.function`. It is stored in every row; after a rename keep the old ones in `aliases`,
+      the oldest first: it stays the scope of the job's keys.
     - `queue`, `priority` (-100..100, higher first).
     - `max_attempts`: None is no limit; default `MAX_ATTEMPTS`. `timeout`: seconds or `timedelta` for one attempt, None
       is no limit; default `TIMEOUT`.
@@ -86,8 +87,8 @@ def job(
     - `atomic`: the handler, its writes on `DATABASE` and the DONE mark commit in one transaction that verifies the
       fencing token. Not for coroutine functions: Django has no async `atomic()`.
     - `isolation`: `"thread"`, or `"process"` for a child process that can be killed; `memory_limit` in MiB needs it.
-    - `unique_key`: a string or a callable of the arguments; at most one unfinished job has it. `unique_until="start"`
-      frees the key when the job starts.
+    - `unique_key`: a string or a callable of the arguments; at most one unfinished job of this definition has it.
+      `unique_until="start"` frees the key when the job starts.
     - `expires`: seconds or `timedelta` after the enqueue; a job whose handler has not begun by then is CANCELLED. One that has
       once begun never expires.
     - `redact`: parameter names whose values are not shown to people.

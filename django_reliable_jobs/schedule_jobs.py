@@ -13,6 +13,7 @@ from django_reliable_jobs import enqueue, payload, redaction
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.schedules import Timetable, jitter
 from django_reliable_jobs.store import schedules as store
+from django_reliable_jobs.store.key_holders import is_key_of_all
 from django_reliable_jobs.store.schedule_due import Due
 from django_reliable_jobs.store.schedules import Fired, Firing, Outcome, Run
 from django_reliable_jobs.text import safe_text
@@ -71,10 +72,11 @@ def fire_alone(alias: str, worker: UUID | None, firing: Firing, *, manual: bool 
         try:
             with transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext():
                 return store.fire(alias, worker, [firing], manual=manual)
-        except IntegrityError:
+        except IntegrityError as error:
             if not firing.unique_keys():
                 raise
-        held = store.held_keys(alias, firing)
+            of_any_job = is_key_of_all(error)
+        held = store.held_keys(alias, firing, of_any_job=of_any_job)
         firing.runs = [
             skipped(each.scheduled_for, KEY_IS_HELD) if each.job is not None and each.job.unique_key in held else each
             for each in firing.runs

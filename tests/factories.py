@@ -78,6 +78,12 @@ class JobFactory(DjangoModelFactory[Job]):
     max_attempts = 5
 
 
+class EchoFactory(JobFactory):
+    """A job of `echo`: it holds its keys against what `echo.using(...)` enqueues."""
+
+    name = "probes.echo"
+
+
 class JobAttemptFactory(DjangoModelFactory[JobAttempt]):
     class Meta:
         model = JobAttempt

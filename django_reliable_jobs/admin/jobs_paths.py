@@ -51,7 +51,10 @@ def exact(term: str, jobs: QuerySet[Job]) -> list[int]:
     if term.startswith(IN_ARGUMENTS):
         return []
     found = jobs.order_by().values_list("pk", flat=True)
-    by_key = found.filter(idempotency_key=term).union(found.filter(unique_key=term, status__in=list(UNFINISHED)))
+    # Of any job. Those that are being cancelled are few, and not among the holders of the keys.
+    held = Q(unique_key=term, status__in=list(UNFINISHED), cancel_requested_at=None)
+    stopping = Q(unique_key=term, status=JobStatus.RUNNING, cancel_requested_at__isnull=False)
+    by_key = found.filter(idempotency_key=term).union(found.filter(held), found.filter(stopping))
     if term.isascii() and term.isdigit() and int(term) < 2**63:
         by_key = by_key.union(found.filter(pk=int(term)))
     return sorted(by_key)

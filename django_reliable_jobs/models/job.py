@@ -52,7 +52,7 @@ class Job(models.Model):
     cancel_requested_at = MomentField(_("cancel requested at"), null=True, blank=True)
     unique_key = models.CharField(_("unique key"), max_length=255, null=True, blank=True)
     unique_until_start = models.BooleanField(_("unique until it starts"), default=False)
-    #: Whose keys these are: two jobs may use the same text. None in rows from before there was a scope.
+    #: Whose keys these are, since two jobs may use the same text: the oldest name of the job. None in rows of older code.
     scope = models.CharField(_("scope of its keys"), max_length=200, null=True, blank=True)
     idempotency_key = models.CharField(_("idempotency key"), max_length=255, null=True, blank=True)
     concurrency_key = models.CharField(_("concurrency key"), max_length=255, null=True, blank=True)
@@ -88,6 +88,24 @@ class Job(models.Model):
                 condition=Q(idempotency_key__isnull=False),
                 name="reliable_jobs_idempotency_key",
             ),
+            # Keys belong to a job: to its scope, or its name where older code has made the row. Who is being cancelled does
+            # not hold its unique key any more, so that a cancel and an enqueue behind it make a new job.
+            models.UniqueConstraint(
+                F("unique_key"),
+                Coalesce("scope", "name"),
+                condition=Q(
+                    unique_key__isnull=False,
+                    status__in=[s.value for s in UNFINISHED],
+                    cancel_requested_at__isnull=True,
+                ),
+                name="reliable_jobs_unique_scope",
+            ),
+            models.UniqueConstraint(
+                F("idempotency_key"),
+                Coalesce("scope", "name"),
+                condition=Q(idempotency_key__isnull=False),
+                name="reliable_jobs_idempotency_scope",
+            ),
             models.CheckConstraint(
                 condition=Q(status__in=[s.value for s in JobStatus]), name="reliable_jobs_status_known"
             ),
@@ -122,6 +140,13 @@ class Job(models.Model):
                 fields=["expires_at"],
                 condition=Q(expires_at__isnull=False, status__in=[s.value for s in CLAIMABLE]),
                 name="reliable_jobs_expiry",
+            ),
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(
+                    expires_at__isnull=False, first_started_at__isnull=True, status__in=[s.value for s in CLAIMABLE]
+                ),
+                name="reliable_jobs_unbegun",
             ),
             models.Index(
                 fields=["status", "finished_at"],

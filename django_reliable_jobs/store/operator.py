@@ -8,12 +8,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, transaction
+from django.db.models.functions import Coalesce
 
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.states import UNFINISHED, JobStatus
 from django_reliable_jobs.store import references
-from django_reliable_jobs.store.insert import MAX_ROUNDS
+from django_reliable_jobs.store.key_holders import MAX_ROUNDS, is_key_of_all
 from django_reliable_jobs.store.statements import run
 
 
@@ -71,13 +72,21 @@ def retry(alias: str, job_id: int) -> Woken | Clash | None:
             with transaction.atomic(using=alias):
                 rows = run(alias, "retry", {"job_id": job_id})
             return Woken(*rows[0]) if rows else None
-        except IntegrityError:
+        except IntegrityError as error:
             # Nobody holds the key any more if the holder has just finished, or if this job is gone: try again.
-            jobs = Job.objects.using(alias)
-            for key in jobs.filter(pk=job_id, unique_key__isnull=False).values_list("unique_key", flat=True):
-                for holder in jobs.filter(unique_key=key, status__in=UNFINISHED).exclude(pk=job_id):
-                    return Clash(job_id, holder.pk)
+            if (holder := _holder(alias, job_id, of_any_job=is_key_of_all(error))) is not None:
+                return Clash(job_id, holder)
     raise ReliableJobsError(f"job {job_id}: its unique key changed hands {MAX_ROUNDS} times; retry it again.")
+
+
+def _holder(alias: str, job_id: int, *, of_any_job: bool) -> int | None:
+    jobs = Job.objects.using(alias).annotate(owner=Coalesce("scope", "name"))
+    for key, owner in jobs.filter(pk=job_id, unique_key__isnull=False).values_list("unique_key", "owner"):
+        holders = jobs.filter(unique_key=key, status__in=UNFINISHED).exclude(pk=job_id)
+        if not of_any_job:
+            holders = holders.filter(owner=owner, cancel_requested_at=None)
+        return holders.values_list("pk", flat=True).first()
+    return None
 
 
 def retry_many(alias: str, job_ids: Sequence[int]) -> list[Woken]:

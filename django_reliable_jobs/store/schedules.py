@@ -19,6 +19,7 @@ from django.db import transaction
 
 from django_reliable_jobs.models import CronRun, Job
 from django_reliable_jobs.states import UNFINISHED
+from django_reliable_jobs.store.key_holders import expire_holders, jobs_of
 from django_reliable_jobs.store.schedule_due import Due
 from django_reliable_jobs.store.statements import run
 
@@ -42,6 +43,8 @@ class ScheduledJob:
     expires_in: float | None
     unique_key: str | None
     unique_until_start: bool
+    scope: str
+    names: tuple[str, ...]
     delay: float = 0.0
 
 
@@ -73,6 +76,10 @@ class Firing:
     def unique_keys(self) -> list[str]:
         """Of the jobs that it is to make."""
         return [each.job.unique_key for each in self.runs if each.job is not None and each.job.unique_key is not None]
+
+    def job_names(self) -> set[str]:
+        """All the names of its job, or jobs."""
+        return {name for each in self.runs if each.job is not None for name in each.job.names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,7 @@ def fire(alias: str, worker: UUID | None, firings: Sequence[Firing], *, manual: 
         "expires_ins": [job and job.expires_in for job in jobs],
         "unique_keys": [job and job.unique_key for job in jobs],
         "until_starts": [bool(job and job.unique_until_start) for job in jobs],
+        "scopes": [job and job.scope for job in jobs],
     }
     rows = run(alias, "schedule_fire", params)
     return Fired(
@@ -134,15 +142,17 @@ def fire(alias: str, worker: UUID | None, firings: Sequence[Firing], *, manual: 
     )
 
 
-def held_keys(alias: str, firing: Firing) -> set[str]:
+def held_keys(alias: str, firing: Firing, *, of_any_job: bool) -> set[str]:
     """Those of its unique keys that unfinished jobs hold, other than the jobs that it cancels itself.
 
-    Waiting holders that have expired give their key up first. Waits for a lock on such a row as long as the caller's bound.
+    `of_any_job`: see `key_holders.is_key_of_all`. Waiting holders that have expired give their key up first. Waits for a lock
+    on such a row as long as the caller's bound.
     """
-    keys = firing.unique_keys()
-    run(alias, "expire_holders", {"unique_keys": keys})
-    holders = Job.objects.using(alias).filter(unique_key__in=keys, status__in=UNFINISHED)
-    return {key for key, job_id in holders.values_list("unique_key", "id") if key and job_id not in firing.cancel}
+    keys, names = firing.unique_keys(), firing.job_names()
+    expire_holders(alias, names, keys)
+    holders = Job.objects.using(alias) if of_any_job else jobs_of(alias, names).filter(cancel_requested_at=None)
+    held = holders.filter(unique_key__in=keys, status__in=UNFINISHED).values_list("unique_key", "id")
+    return {key for key, job_id in held if key and job_id not in firing.cancel}
 
 
 @contextmanager

@@ -223,7 +223,7 @@ def test_jobs_that_move_while_they_are_walked_are_met_once(root: Client, verb: s
 @pytest.mark.usefixtures("_small")
 def test_clashes_are_counted_over_all_batches(root: Client) -> None:
     for number in range(8):
-        make(unique_key=f"k{number}", name="probes.echo")
+        make(unique_key=f"k{number}")
         make("dead", unique_key=f"k{number}")
     make("dead")
     state, _requests = do_all(root, "retry", "status=DEAD")

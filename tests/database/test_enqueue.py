@@ -11,9 +11,12 @@ from django.db import transaction
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from django_reliable_jobs import AlreadyEnqueued, job
+from django_reliable_jobs import AlreadyEnqueued, StaleToken, job
+from django_reliable_jobs.lease import LeaseKey
 from django_reliable_jobs.models import Job, JobStatus
-from tests.factories import JobFactory, ago
+from django_reliable_jobs.store import checkpoint
+from django_reliable_jobs.store.reap import expire
+from tests.factories import EchoFactory, JobCheckpointFactory, ago, next_token
 from tests.probes.jobs import echo, noop
 from tests.races.sessions import fetch
 
@@ -88,7 +91,7 @@ def test_times_come_from_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("status", ["QUEUED", "RUNNING", "FAILED"])
 def test_keep_returns_the_unfinished_job_that_is_there(status: str) -> None:
-    held = JobFactory(
+    held = EchoFactory(
         unique_key="k", args=["old"], **{"running" if status == "RUNNING" else "failed": status != "QUEUED"}
     )
     before = Job.objects.values().get()
@@ -100,14 +103,14 @@ def test_keep_returns_the_unfinished_job_that_is_there(status: str) -> None:
 @pytest.mark.parametrize("trait", FINISHED)
 @pytest.mark.parametrize("if_exists", ["keep", "replace", "raise"])
 def test_a_finished_job_holds_no_unique_key(trait: str, if_exists: Any) -> None:
-    old = JobFactory(unique_key="k", **{trait: True})
+    old = EchoFactory(unique_key="k", **{trait: True})
     got = echo.using(unique_key="k", if_exists=if_exists).enqueue("new")
     assert (got.created, got.pk != old.pk) == (True, True)
     assert Job.objects.get(pk=old.pk).status == FINISHED[trait]
 
 
 def test_raise_names_the_holder_and_leaves_the_transaction_usable() -> None:
-    held = JobFactory(unique_key="k")
+    held = EchoFactory(unique_key="k")
     with transaction.atomic():
         with pytest.raises(
             AlreadyEnqueued, match=rf"probes.echo: job {held.pk} \(QUEUED\) holds the key 'k'"
@@ -120,19 +123,23 @@ def test_raise_names_the_holder_and_leaves_the_transaction_usable() -> None:
 
 @pytest.mark.parametrize("trait", ["queued", "failed"])
 def test_replace_gives_a_waiting_job_the_new_call(trait: str) -> None:
-    values: dict[str, Any] = {} if trait == "queued" else {"failed": True, "attempts": 2}
-    held = JobFactory(unique_key="k", args=["old"], kwargs={"a": 1}, run_at=ago(-600), expires_at=ago(-900), **values)
+    """N17: as if it were new, with all that the call says and nothing of the attempts of the call before."""
+    values: dict[str, Any] = {} if trait == "queued" else {"failed": True, "attempts": 2, "reason": "deadline exceeded"}
+    held = EchoFactory(
+        unique_key="k", args=["old"], kwargs={"a": 1}, run_at=ago(-600), expires_at=ago(-900), losses=1, timeout=1,
+        progress={"done": 1}, infrastructure_failures=2, priority=9, **values,
+    )  # fmt: skip
     before = timezone.now()
-    got = echo.using(unique_key="k", if_exists="replace", delay=60).enqueue("new")
+    call = echo.using(unique_key="k", delay=60, queue="other", priority=-1, max_attempts=7, timeout=70)
+    got = call.using(if_exists="replace").enqueue("new")
     now = Job.objects.get()
+    assert now.fencing_token == held.fencing_token, "it is never reset"
     for row in (got, now):
-        assert (row.pk, row.status, row.attempts, row.args, row.kwargs) == (
-            held.pk,
-            held.status,
-            held.attempts,
-            ["new"],
-            {},
-        )
+        assert (row.pk, row.status, row.reason, row.attempts, row.args, row.kwargs) == (
+            held.pk, "QUEUED", "", 0, ["new"], {},
+        )  # fmt: skip
+        assert (row.queue, row.priority, row.max_attempts, row.timeout) == ("other", -1, 7, 70)
+        assert (row.losses, row.infrastructure_failures, row.first_started_at, row.progress) == (0, 0, None, None)
         assert timedelta(seconds=60) <= row.run_at - before <= timedelta(seconds=60) + (timezone.now() - before)
         assert row.expires_at is None, "when it expires belongs to the call"
     assert got.created is False
@@ -152,7 +159,7 @@ def test_a_debounced_job_that_expires_does_so_after_its_last_call() -> None:
 
 
 def test_replace_returns_a_running_job_unchanged() -> None:
-    held = JobFactory(running=True, unique_key="k", args=["old"])
+    held = EchoFactory(running=True, unique_key="k", args=["old"])
     before = Job.objects.values().get()
     got = echo.using(unique_key="k", if_exists="replace").enqueue("new")
     assert (got.pk, got.created, got.status, got.args) == (held.pk, False, JobStatus.RUNNING, ["old"])
@@ -160,17 +167,38 @@ def test_replace_returns_a_running_job_unchanged() -> None:
 
 
 def test_replace_reaches_a_job_that_has_an_idempotency_key_too() -> None:
-    held = JobFactory(unique_key="k", idempotency_key="order-1", args=["old"])
-    for options in ({}, {"idempotency_key": "order-2"}):
+    held = EchoFactory(unique_key="k", idempotency_key="order-1", args=["old"])
+    for options, key in (({}, "order-1"), ({"idempotency_key": "order-2"}, "order-2"), ({}, "order-2")):
         got = echo.using(unique_key="k", if_exists="replace", **options).enqueue("new")
-        assert (got.pk, got.args) == (held.pk, ["new"])
+        assert (got.pk, got.args, got.idempotency_key) == (held.pk, ["new"], key)
         Job.objects.update(args=["old"])
+
+
+def test_a_replaced_job_is_checked_against_its_new_limit_only() -> None:
+    """It had begun and so could not expire; the new call has not."""
+    held = EchoFactory(failed=True, unique_key="k", expires_at=ago(60))
+    echo.using(unique_key="k", if_exists="replace", expires=600).enqueue("new")
+    assert expire("default", 10) == 0
+    Job.objects.update(expires_at=ago(1))
+    assert expire("default", 10) == 1
+    assert Job.objects.get().pk == held.pk
+
+
+def test_a_replaced_job_begins_without_the_checkpoint_of_the_call_before() -> None:
+    """N17: it would go on in the middle of its new work. An attempt of the old call that is still about is refused."""
+    held = EchoFactory(failed=True, unique_key="k")
+    old = LeaseKey(held.pk, held.fencing_token)
+    JobCheckpointFactory(job=held, fencing_token=old.token, value={"row": 500})
+    echo.using(unique_key="k", if_exists="replace").enqueue("new")
+    with pytest.raises(StaleToken), transaction.atomic():
+        checkpoint.save("default", old, '{"row": 600}')
+    assert checkpoint.load("default", LeaseKey(held.pk, next_token())) is None
 
 
 @pytest.mark.parametrize("if_exists", ["keep", "replace", "raise"])
 def test_an_expired_job_holds_no_unique_key(if_exists: Any) -> None:
     """No worker was there to cancel it; whoever enqueues again must not get a job that never runs."""
-    late = JobFactory(unique_key="k", expires_at=ago(1))
+    late = EchoFactory(unique_key="k", expires_at=ago(1))
     got = echo.using(unique_key="k", if_exists=if_exists, expires=60).enqueue("new")
     assert (got.created, got.pk != late.pk) == (True, True)
     late.refresh_from_db()
@@ -181,14 +209,14 @@ def test_an_expired_job_holds_no_unique_key(if_exists: Any) -> None:
 
 
 def test_an_expired_job_that_runs_holds_its_key() -> None:
-    held = JobFactory(running=True, unique_key="k", expires_at=ago(1))
+    held = EchoFactory(running=True, unique_key="k", expires_at=ago(1))
     assert echo.using(unique_key="k").enqueue("new").pk == held.pk
 
 
 @pytest.mark.parametrize("trait", ["queued", "running", "failed", *FINISHED])
 @pytest.mark.parametrize("if_exists", ["keep", "replace"])
 def test_an_idempotency_key_returns_the_first_job_whatever_its_status(trait: str, if_exists: Any) -> None:
-    first = JobFactory(
+    first = EchoFactory(
         idempotency_key="i", args=["old"], expires_at=ago(1), **({} if trait == "queued" else {trait: True})
     )
     before = Job.objects.values().get()
@@ -198,7 +226,7 @@ def test_an_idempotency_key_returns_the_first_job_whatever_its_status(trait: str
 
 
 def test_the_idempotency_key_is_asked_before_the_unique_key() -> None:
-    first, other = JobFactory(done=True, idempotency_key="i"), JobFactory(unique_key="k")
+    first, other = EchoFactory(done=True, idempotency_key="i"), EchoFactory(unique_key="k")
     assert echo.using(idempotency_key="i", unique_key="k").enqueue(1).pk == first.pk
     assert echo.using(idempotency_key="j", unique_key="k").enqueue(1).pk == other.pk
 

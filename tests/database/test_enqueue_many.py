@@ -13,7 +13,7 @@ from pytest_django import DjangoAssertNumQueries
 from django_reliable_jobs import AlreadyEnqueued, PayloadError
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store import insert
-from tests.factories import JobFactory
+from tests.factories import EchoFactory
 from tests.probes.jobs import echo, nap, noop
 
 pytestmark = pytest.mark.django_db
@@ -42,8 +42,8 @@ def test_calls_are_sequences_or_mappings() -> None:
 
 
 def test_one_key_makes_one_job_in_the_order_of_the_calls() -> None:
-    held = JobFactory(unique_key="k2")
-    done = JobFactory(unique_key="k3", done=True)
+    held = EchoFactory(unique_key="k2")
+    done = EchoFactory(unique_key="k3", done=True)
     ids = echo.using(unique_key=lambda value: value and f"k{value}").enqueue_many(
         [(3,), (1,), (2,), (1,), (None,), (None,)]
     )
@@ -55,7 +55,7 @@ def test_one_key_makes_one_job_in_the_order_of_the_calls() -> None:
 
 
 def test_idempotency_keys_in_bulk() -> None:
-    first = JobFactory(idempotency_key="i1", done=True)
+    first = EchoFactory(idempotency_key="i1", done=True)
     bulk = echo.using(idempotency_key=lambda value: f"i{value}")
     ids = bulk.enqueue_many([(2,), (1,), (2,)])
     assert ids == [ids[0], first.pk, ids[0]]
@@ -88,7 +88,7 @@ def test_one_value_that_cannot_be_stored_stores_none() -> None:
 
 
 def test_raise_stores_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = JobFactory(unique_key="k1")
+    held = EchoFactory(unique_key="k1")
     bulk = echo.using(unique_key=lambda value: f"k{value}", if_exists="raise")
     with pytest.raises(AlreadyEnqueued, match="holds the key 'k1'") as caught:
         bulk.enqueue_many([(0,), (1,), (2,)])

@@ -14,11 +14,14 @@ from pytest_django import DjangoDbBlocker
 from django_reliable_jobs import outcome
 from django_reliable_jobs.backoff import Backoff
 from django_reliable_jobs.models import Job, JobStatus
+from django_reliable_jobs.states import UNFINISHED
 from django_reliable_jobs.store import statements
 from django_reliable_jobs.store.discover import discover
 from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange, standings
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
-from django_reliable_jobs.store.insert import Call, NewJob, insert
+from django_reliable_jobs.store.insert import insert
+from django_reliable_jobs.store.key_holders import expire_holders, jobs_of
+from django_reliable_jobs.store.new_job import Call, NewJob
 from django_reliable_jobs.store.prune import prune
 from django_reliable_jobs.store.reap import expire, reap, release_unheld
 from django_reliable_jobs.worker.claiming import Claiming
@@ -122,7 +125,7 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Seen]:
         return real(alias, name, params)
 
     monkeypatch.setattr("django_reliable_jobs.store.exchange.run_positional", explaining)
-    for module in ("exchange", "heartbeat", "reap", "prune", "discover", "insert"):
+    for module in ("exchange", "heartbeat", "reap", "prune", "discover", "insert", "key_holders"):
         monkeypatch.setattr(f"django_reliable_jobs.store.{module}.run", explaining)
     return seen
 
@@ -222,7 +225,7 @@ def test_a_dead_worker_is_looked_for_among_running_rows(explained: dict[str, See
 def test_expiring_takes_a_batch_and_leaves_the_rest_unread(explained: dict[str, Seen]) -> None:
     assert expire("default", 100) == 100
     seen = explained["expire"]
-    assert seen.scans <= {"reliable_jobs_expiry", "django_reliable_jobs_job_pkey"}
+    assert seen.scans <= {"reliable_jobs_unbegun", "django_reliable_jobs_job_pkey"}
     assert seen.most_rows <= 200
     assert seen.pages < 100 * 60
 
@@ -238,8 +241,20 @@ def test_pruning_takes_a_batch_and_leaves_the_rest_unread(explained: dict[str, S
 
 
 def test_keys_are_looked_up_by_their_index(explained: dict[str, Seen]) -> None:
-    new = NewJob("probes.noop", "default", 0, None, 0.0, None, None, 5, None, False)
+    new = NewJob(
+        "probes.noop", "default", 0, None, 0.0, None, None, 5, None, False, "probes.noop", ("probes.noop",)
+    )  # fmt: skip
     key = Job.objects.filter(status="QUEUED", priority=5).values_list("unique_key", flat=True)[0]
     insert("default", new, Call("[]", "{}", key), replace=True)
-    assert explained["replace"].scans == {"reliable_jobs_unique_key"}
+    assert explained["replace"].scans < {
+        "django_reliable_jobs_job_pkey",
+        "reliable_jobs_unique_key",
+        "reliable_jobs_unique_scope",
+    }
     assert explained["replace"].pages < 100
+    held = jobs_of("default", new.names).filter(unique_key=key, status__in=UNFINISHED, cancel_requested_at=None)
+    assert "Index Scan using reliable_jobs_unique" in held.explain()
+    made = jobs_of("default", new.names).filter(idempotency_key=key)
+    assert "Index Scan using reliable_jobs_idempotency" in made.explain()
+    expire_holders("default", new.names, [key])
+    assert explained["expire_holders"].pages < 100

@@ -17,9 +17,10 @@ from django_reliable_jobs.backoff import Backoff
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.outcome import ErrorRecord
-from django_reliable_jobs.store import checkpoint, insert, operator
+from django_reliable_jobs.store import checkpoint, operator
 from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
+from django_reliable_jobs.store.key_holders import expire_holders
 from django_reliable_jobs.store.prune import prune
 from django_reliable_jobs.store.reap import expire, reap, release_unheld
 from django_reliable_jobs.store.settle import settle
@@ -69,7 +70,9 @@ OPERATORS_VERBS: dict[str, Callable[[list[int]], Any]] = {
     "cancel": lambda ids: operator.cancel("default", ids),
     "run now": lambda ids: operator.run_now("default", ids),
     "set priority": lambda ids: operator.set_priority("default", ids, 1),
-    "expire the holders of keys": lambda ids: insert._expire_holders("default", [f"k{job_id}" for job_id in ids]),
+    "expire the holders of keys": lambda ids: expire_holders(
+        "default", ["probes.noop"], [f"k{job_id}" for job_id in ids]
+    ),
 }
 
 

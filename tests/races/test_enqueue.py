@@ -15,7 +15,7 @@ from django_reliable_jobs import AlreadyEnqueued, control, outcome
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store import insert
 from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange
-from tests.factories import JobFactory, ago, lease_of
+from tests.factories import EchoFactory, ago, lease_of
 from tests.probes.jobs import echo, noop
 from tests.probes.models import Mark
 from tests.races.sessions import PATIENCE, Session, impatient, together
@@ -118,14 +118,14 @@ def test_raise_waits_for_the_rival_too(sessions: Callable[[], Session]) -> None:
 
 def test_a_holder_that_finishes_in_between_frees_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """The INSERT met it, the look-up did not find it any more: the loop inserts again."""
-    holder = JobFactory(unique_key="k")
-    look_up = insert._holder
+    holder = EchoFactory(unique_key="k")
+    look_up = insert.holder_of
 
-    def late(alias: str, call: Any) -> Any:
+    def late(*asked: Any) -> Any:
         Job.objects.filter(pk=holder.pk).update(status="DONE")
-        return look_up(alias, call)
+        return look_up(*asked)
 
-    monkeypatch.setattr(insert, "_holder", late)
+    monkeypatch.setattr(insert, "holder_of", late)
     made = echo.using(unique_key="k").enqueue("mine")
     assert (made.created, made.pk != holder.pk) == (True, True)
 
@@ -133,7 +133,7 @@ def test_a_holder_that_finishes_in_between_frees_the_key(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("if_exists", ["keep", "replace"])
 def test_enqueue_never_waits_for_or_locks_a_running_job(sessions: Callable[[], Session], if_exists: Any) -> None:
     """Not while a heartbeat or a handler holds its row, and it holds up no settle by itself (an upsert would)."""
-    job = JobFactory(running=True, unique_key="k", args=["old"])
+    job = EchoFactory(running=True, unique_key="k", args=["old"])
     caller, worker, handler = sessions(), sessions(), sessions()
     handler.begin()
     handler.sql("SELECT 1 FROM django_reliable_jobs_job WHERE id = %s FOR UPDATE", [job.pk])
@@ -149,10 +149,10 @@ def test_enqueue_never_waits_for_or_locks_a_running_job(sessions: Callable[[], S
 
 def test_replace_meets_the_status_of_the_moment(sessions: Callable[[], Session]) -> None:
     """While it waits for the row a claim commits: the job runs with the arguments that its worker has read."""
-    job = JobFactory(unique_key="k", args=["old"])
+    job = EchoFactory(unique_key="k", args=["old"])
     worker, caller = sessions(), sessions()
     worker.begin()
-    [lease] = worker.do(exchange, "default", JobFactory.build(running=True).locked_by, 30, [], _wish()).leases
+    [lease] = worker.do(exchange, "default", EchoFactory.build(running=True).locked_by, 30, [], _wish()).leases
     answer = caller.start(echo.using(unique_key="k", if_exists="replace").enqueue, "new")
     caller.waits_for(answer)
     worker.commit()
@@ -167,10 +167,10 @@ def _wish() -> Wish:
 
 def test_a_claim_frees_a_key_that_counts_until_the_start(sessions: Callable[[], Session]) -> None:
     """An enqueue that meets the claim waits for it, and then makes the follow-up."""
-    job = JobFactory(unique_key="k", unique_until_start=True)
+    job = EchoFactory(unique_key="k", unique_until_start=True)
     worker, caller = sessions(), sessions()
     worker.begin()
-    assert worker.do(exchange, "default", JobFactory.build(running=True).locked_by, 30, [], _wish()).leases
+    assert worker.do(exchange, "default", EchoFactory.build(running=True).locked_by, 30, [], _wish()).leases
     answer = caller.start(make, {"unique_key": "k", "unique_until": "start"})
     caller.waits_for(answer)
     worker.commit()
@@ -180,7 +180,7 @@ def test_a_claim_frees_a_key_that_counts_until_the_start(sessions: Callable[[], 
 
 def test_an_expired_holder_is_waited_for(sessions: Callable[[], Session]) -> None:
     """Somebody is just changing it: whether it is still late is asked of the row as it is then."""
-    late = JobFactory(unique_key="k", expires_at=ago(1))
+    late = EchoFactory(unique_key="k", expires_at=ago(1))
     admin, caller = sessions(), sessions()
     admin.begin()
     admin.sql("UPDATE django_reliable_jobs_job SET expires_at = NULL WHERE id = %s", [late.pk])
@@ -216,7 +216,7 @@ def test_bulk_enqueues_of_the_same_keys_in_any_order_do_not_deadlock(
 
 
 def test_one_dead_job_is_retried_once_by_many(sessions: Callable[[], Session]) -> None:
-    job = JobFactory(dead=True)
+    job = EchoFactory(dead=True)
     start = threading.Barrier(8, timeout=PATIENCE)
 
     def press() -> bool:
@@ -228,7 +228,7 @@ def test_one_dead_job_is_retried_once_by_many(sessions: Callable[[], Session]) -
 
 @pytest.mark.parametrize("_", range(5))
 def test_a_retry_and_an_enqueue_of_one_key_make_one_unfinished_job(_: int) -> None:
-    dead = JobFactory(dead=True, unique_key="k")
+    dead = EchoFactory(dead=True, unique_key="k")
     start = threading.Barrier(2, timeout=PATIENCE)
 
     def at_once(function: Callable[[], Any]) -> Any:
@@ -248,7 +248,7 @@ def test_a_retry_and_an_enqueue_of_one_key_make_one_unfinished_job(_: int) -> No
 def test_a_retry_whose_holder_finishes_in_between_goes_through(
     sessions: Callable[[], Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead, holder = JobFactory(dead=True, unique_key="k"), JobFactory(unique_key="k")
+    dead, holder = EchoFactory(dead=True, unique_key="k"), EchoFactory(unique_key="k")
     atomic = transaction.atomic
     tries: list[int] = []
 
@@ -267,7 +267,7 @@ def test_a_retry_whose_holder_finishes_in_between_goes_through(
 
 
 def test_an_unfinished_retry_waits_for_an_uncommitted_enqueue(sessions: Callable[[], Session]) -> None:
-    dead = JobFactory(dead=True, unique_key="k")
+    dead = EchoFactory(dead=True, unique_key="k")
     caller, admin = sessions(), sessions()
     caller.begin()
     caller.do(echo.using(unique_key="k").enqueue, "new")

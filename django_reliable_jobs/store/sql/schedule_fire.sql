@@ -45,9 +45,9 @@ WITH planned AS MATERIALIZED (
                   %(skipped_throughs)s::timestamptz[], %(skipped_counts)s::int[], %(delays)s::float8[],
                   %(job_names)s::text[], %(queues)s::text[], %(job_priorities)s::int[], %(job_args)s::text[],
                   %(job_kwargs)s::text[], %(max_attempts)s::int[], %(timeouts)s::float8[], %(expires_ins)s::float8[],
-                  %(unique_keys)s::text[], %(until_starts)s::bool[])
+                  %(unique_keys)s::text[], %(until_starts)s::bool[], %(scopes)s::text[])
            AS r (id, scheduled_for, outcome, detail, skipped_through, skipped_count, delay, job_name, queue, priority,
-                 args, kwargs, max_attempts, timeout, expires_in, unique_key, until_start)
+                 args, kwargs, max_attempts, timeout, expires_in, unique_key, until_start, scope)
       JOIN mine ON mine.id = r.id
 ), stopping AS MATERIALIZED (
     SELECT job.id
@@ -78,11 +78,12 @@ WITH planned AS MATERIALIZED (
 ), enqueued AS (
     INSERT INTO django_reliable_jobs_job (
         id, name, queue, args, kwargs, status, reason, priority, run_at, expires_at, attempts, max_attempts, losses,
-        timeout, fencing_token, unique_key, unique_until_start, scheduled_for, schedule, created_at)
+        timeout, fencing_token, unique_key, unique_until_start, scope, scheduled_for, schedule,
+        created_at)
     SELECT run.job_id, run.job_name, run.queue, run.args::jsonb, run.kwargs::jsonb, 'QUEUED', '', run.priority,
            statement_timestamp() + make_interval(secs => run.delay),
            statement_timestamp() + make_interval(secs => run.delay + run.expires_in),
-           0, run.max_attempts, 0, run.timeout, 0, run.unique_key, run.until_start, run.scheduled_for, run.name,
+           0, run.max_attempts, 0, run.timeout, 0, run.unique_key, run.until_start, run.scope, run.scheduled_for, run.name,
            statement_timestamp()
       FROM run
      WHERE (SELECT count(*) FROM cancelled) >= 0
