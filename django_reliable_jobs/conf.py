@@ -46,7 +46,6 @@ class Settings:
     queues: Mapping[str, Mapping[str, Any]]
     guards: Mapping[str, Any]
     migrate: Mapping[str, Any]
-    outbox: Mapping[str, Any]
     release: str | None
 
 

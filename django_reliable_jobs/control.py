@@ -1,15 +1,17 @@
 """What people and code do to jobs from outside: cancel, retry, run now, change the priority, delete, pause a queue.
 
-Each verb takes a job, an id, a list of ids or a queryset, checks the status at the moment of writing, and says what it
+Each verb takes a `Job`, an id, a list (or another collection) of either, or a queryset of `Job`, and refuses anything else with
+a TypeError; it checks the status at the moment of writing, and says what it
 changed: a row that is in another status by then is counted, never overwritten. The admin and the commands call these too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from django.db.models import QuerySet
+from django.db.models import Manager, QuerySet
 from django.utils.translation import gettext as _
 
 from django_reliable_jobs import conf
@@ -18,7 +20,7 @@ from django_reliable_jobs.registry import check_priority, check_queue
 from django_reliable_jobs.states import CLAIMABLE, FINISHED, RETRYABLE, UNFINISHED
 from django_reliable_jobs.store import notify, operator
 
-Jobs = Job | int | Sequence[int] | QuerySet[Job]
+Jobs = Job | int | Iterable[Job | int] | QuerySet[Job]
 
 #: Jobs in one statement; a larger queryset is done in several, so that no lock is held for long.
 BATCH = 500
@@ -120,25 +122,59 @@ def resume_queue(queue: str, *, using: str | None = None) -> bool:
 
 def _batches(jobs: Jobs, using: str | None, statuses: tuple[JobStatus, ...]) -> Iterator[tuple[str, list[int]]]:
     """(alias, ids) a batch. A queryset is walked by id, and only over the statuses that the verb can change."""
-    if isinstance(jobs, Job):
-        yield using or jobs._state.db or conf.current().database, [jobs.pk]
-    elif isinstance(jobs, int):
-        yield using or conf.current().database, [jobs]
-    elif not isinstance(jobs, QuerySet):
-        unique = sorted(set(jobs))
+    if isinstance(jobs, QuerySet):
+        yield from _of_queryset(_of_jobs(jobs), using, statuses)
+        return
+    if isinstance(jobs, (str, bytes, bytearray, memoryview, Mapping, Manager)) or not isinstance(
+        jobs, (Job, int, Iterable)
+    ):
+        raise TypeError(f"{_TAKES}, not {type(jobs).__name__}.")
+    by_alias: defaultdict[str, set[int]] = defaultdict(set)
+    for one in (jobs,) if isinstance(jobs, (Job, int)) else jobs:
+        alias = using or (one._state.db if isinstance(one, Job) else None) or conf.current().database
+        by_alias[alias].add(_id(one))
+    for alias, ids in by_alias.items():
+        unique = sorted(ids)
         for start in range(0, len(unique), BATCH):
-            yield using or conf.current().database, unique[start : start + BATCH]
-    else:
-        alias = using or jobs.db
-        rows = jobs.using(alias)
-        if jobs.query.is_sliced:
-            # Read once: when its first jobs are changed, the same slice is made of others.
-            rows = Job.objects.using(alias).filter(pk__in=list(rows.values_list("pk", flat=True)))
-        rows = rows.filter(status__in=statuses).order_by("pk")
-        last = 0
-        while ids := list(rows.filter(pk__gt=last).values_list("pk", flat=True)[:BATCH]):
-            yield alias, ids
-            last = ids[-1]
+            yield alias, unique[start : start + BATCH]
+
+
+_TAKES = "control takes a Job, an id, a list of either or a queryset of Job"
+
+
+def _id(one: object) -> int:
+    """Ids are never guessed: "12" is two characters, True is no number, and another model's 12 is another row."""
+    value = one.pk if isinstance(one, Job) else one
+    if isinstance(one, Job) and value is None:
+        raise ValueError("this Job is not in the table: it has no id.")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{_TAKES}, not {type(one).__name__}.")
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(
+            f"no job has the id {value if abs(value) < 10**30 else 'that is beyond the column'}: it is a bigint."
+        )
+    return int(value)
+
+
+def _of_jobs(queryset: QuerySet[Job]) -> QuerySet[Job]:
+    if not issubclass(queryset.model, Job):
+        raise TypeError(f"{_TAKES}, not one of {queryset.model.__name__}.")
+    return queryset
+
+
+def _of_queryset(
+    jobs: QuerySet[Job], using: str | None, statuses: tuple[JobStatus, ...]
+) -> Iterator[tuple[str, list[int]]]:
+    alias = using or jobs.db
+    rows = jobs.using(alias)
+    if jobs.query.is_sliced or jobs.query.combinator or jobs.query.distinct_fields:
+        # Read once: a slice is made of others when its first jobs are changed, and a union cannot be narrowed.
+        rows = Job.objects.using(alias).filter(pk__in=list(rows.values_list("pk", flat=True)))
+    rows = rows.filter(status__in=statuses).order_by("pk")
+    last = None
+    while ids := list((rows if last is None else rows.filter(pk__gt=last)).values_list("pk", flat=True)[:BATCH]):
+        yield alias, ids
+        last = ids[-1]
 
 
 def _account(report: Report, ids: list[int], changed: list[int], why_not: str) -> None:

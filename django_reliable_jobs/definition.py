@@ -70,7 +70,6 @@ class UsingOptions(TypedDict, total=False):
     idempotency_key: Key
     max_attempts: int | None
     timeout: float | timedelta | None
-    concurrency_key: Key
     database: str | None
 
 
@@ -179,9 +178,9 @@ class BoundJob(Enqueueable):
             changes["delay"] = changes.pop("run_at")
         unknown = changes.keys() - Options.__dataclass_fields__.keys()
         if unknown:
+            accepted = ", ".join(name for name in Options.__dataclass_fields__ if name != "concurrency_key")
             raise TypeError(
-                f"using() got an unexpected option {sorted(unknown)[0]!r}; it takes"
-                f" {', '.join(Options.__dataclass_fields__)}, queue_name, run_after."
+                f"using() got an unexpected option {sorted(unknown)[0]!r}; it takes {accepted}, queue_name, run_after."
             )
         made = replace(self.options, **changes)
         if made.run_at is not None and made.delay is not None:

@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy as _
 from django_reliable_jobs import conf
 from django_reliable_jobs.context import current_job
 from django_reliable_jobs.errors import StaleToken
+from django_reliable_jobs.names import check_text
 from django_reliable_jobs.store import fences
 from django_reliable_jobs.store.settle import bound_idle
 
@@ -47,8 +48,10 @@ def fence(name: str, token: int, using: str | None = None) -> None:
     `idle_in_transaction_session_timeout` for the role.
     """
     alias = using or conf.current().database
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "\0" in name:
-        raise ValueError(f"a fence's name is a string of 1 to {MAX_NAME} characters, not {name!r:.300}.")
+    try:
+        check_text(name, "a fence's name", MAX_NAME)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
     _check_token(token)
     if not connections[alias].in_atomic_block:
         raise TransactionManagementError(f"fence({name!r}) has to be called inside atomic(using={alias!r}).")
@@ -103,7 +106,7 @@ class FencedModel(models.Model):
 
 
 def _check_token(token: int) -> None:
-    if isinstance(token, bool) or not isinstance(token, int) or token < 1:
+    if isinstance(token, bool) or not isinstance(token, int) or not 0 < token < 2**63:
         raise ValueError(
             f"a fencing token is a number above 0 (of a job, a cron run or a guard's lease), not {token!r}."
         )

@@ -16,6 +16,7 @@ from django_reliable_jobs.backoff import BackoffSpec, as_backoff
 from django_reliable_jobs.definition import UNSET, JobDefinition, Key, Unset, name_of, origin
 from django_reliable_jobs.durations import optional_seconds
 from django_reliable_jobs.errors import JobConfigurationError, UnknownJob
+from django_reliable_jobs.names import check_text
 
 _lock = threading.Lock()
 _by_name: dict[str, JobDefinition] = {}
@@ -155,8 +156,7 @@ def _validate(d: JobDefinition) -> None:
     if not isinstance(d.max_attempts, Unset):
         check_max_attempts(d.max_attempts)
     for name in (d.name, *d.aliases):
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "\x00" in name:
-            raise ValueError(f"name and aliases are strings of 1 to {MAX_NAME} characters, not {name!r}.")
+        check_text(name, "the name of a job, and each of its aliases,", MAX_NAME)
     for kind in d.dead_on:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise TypeError(f"dead_on takes exception classes, not {kind!r}.")
@@ -179,11 +179,10 @@ def _validate(d: JobDefinition) -> None:
 
 
 def check_queue(queue: object) -> str:
-    if not isinstance(queue, str) or not 0 < len(queue) <= MAX_QUEUE or any(c in queue for c in "\x00,: "):
-        raise ValueError(
-            f"a queue is a string of 1 to {MAX_QUEUE} characters without comma, colon or space, not {queue!r}."
-        )
-    return queue
+    try:
+        return check_text(queue, "a queue", MAX_QUEUE, without=",: ")
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
 def check_priority(priority: object) -> int:

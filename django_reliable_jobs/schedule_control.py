@@ -17,7 +17,7 @@ from django.utils import timezone as django_timezone
 from django_reliable_jobs import conf, registry, scheduling
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import CronSchedule
-from django_reliable_jobs.schedule_runs import UnknownSchedule, backfill, patiently, run_schedule
+from django_reliable_jobs.schedule_runs import UnknownSchedule, backfill, check_name, patiently, run_schedule
 from django_reliable_jobs.schedules import FiringRules, as_timetable, next_fire
 from django_reliable_jobs.store import schedule_due, schedule_rows
 from django_reliable_jobs.store.schedule_due import Due
@@ -83,6 +83,10 @@ def delete_schedule(name: str, *, using: str | None = None) -> bool:
     False when there is none. Raises `ScheduleOwnedByCode`.
     """
     alias = using or conf.current().database
+    try:
+        check_name(name)
+    except UnknownSchedule:
+        return False
     with transaction.atomic(using=alias):
         there = _locked(alias, name)
         if there is None:

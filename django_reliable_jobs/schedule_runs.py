@@ -12,8 +12,11 @@ from django.utils import timezone
 
 from django_reliable_jobs import conf, registry
 from django_reliable_jobs.errors import AlreadyEnqueued, ReliableJobsError
+from django_reliable_jobs.moments import in_calendar
+from django_reliable_jobs.names import check_text
 from django_reliable_jobs.schedule_jobs import MOST_RUNS, fire_alone, runs_with_jobs
 from django_reliable_jobs.schedules import FiringRules, as_timetable, fires
+from django_reliable_jobs.scheduling import MAX_NAME
 from django_reliable_jobs.store import notify, schedule_due, skips
 from django_reliable_jobs.store.schedule_due import Due
 from django_reliable_jobs.store.schedules import Fired, Firing, Run
@@ -60,8 +63,12 @@ def backfill(name: str, start: datetime, end: datetime, *, using: str | None = N
     `UnknownJob`, and `ScheduleError` for a schedule that cannot be computed.
     """
     alias = using or conf.current().database
+    for each in (start, end):
+        if not isinstance(each, datetime):
+            raise TypeError(f"backfill takes datetimes, not {type(each).__name__}.")
     if timezone.is_naive(start) or timezone.is_naive(end):
         raise ValueError("backfill takes aware datetimes.")
+    start, end = in_calendar(start, "start"), in_calendar(end, "end")
 
     def run(due: Due) -> list[int] | None:
         if end > due.now:
@@ -80,8 +87,17 @@ def backfill(name: str, start: datetime, end: datetime, *, using: str | None = N
     return patiently(alias, name, run)
 
 
+def check_name(name: object) -> None:
+    """Raises TypeError for what is no name (a schedule's row, an id), UnknownSchedule for one that no schedule can have."""
+    try:
+        check_text(name, "a schedule's name", MAX_NAME)
+    except ValueError as error:
+        raise UnknownSchedule(f"there is no schedule named {name!r:.300}: {error}") from None
+
+
 def patiently(alias: str, name: str, attempt: Callable[[Due], T | None]) -> T:
     """The first result that is not None: then somebody else was at the schedule, and nothing of the attempt stays."""
+    check_name(name)
     until = time.monotonic() + PATIENCE
     while True:
         with transaction.atomic(using=alias):

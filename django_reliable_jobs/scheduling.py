@@ -14,6 +14,7 @@ from django.conf import settings
 from django_reliable_jobs import conf, payload
 from django_reliable_jobs.definition import JobDefinition, origin
 from django_reliable_jobs.errors import JobConfigurationError
+from django_reliable_jobs.names import check_text
 from django_reliable_jobs.schedules import CronExpression, Every, FiringRules, Overlap, ScheduleError, Timetable
 from django_reliable_jobs.schedules.timetable import EPOCH
 
@@ -44,8 +45,10 @@ class ScheduleDefinition:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not 0 < len(self.name) <= MAX_NAME or "\x00" in self.name:
-            raise ScheduleError(f"a schedule's name has 1 to {MAX_NAME} characters", "name")
+        try:
+            check_text(self.name, "a schedule's name", MAX_NAME)
+        except (TypeError, ValueError) as error:
+            raise ScheduleError(str(error), "name") from None
         if len(self.timetable.text) > MAX_EXPRESSION:
             raise ScheduleError(f"an expression has at most {MAX_EXPRESSION} characters")
         if len(self.timezone) > MAX_TIMEZONE:

@@ -12,6 +12,7 @@ from typing import Any
 
 from django_reliable_jobs.backoff import Backoff
 from django_reliable_jobs.durations import optional_seconds, seconds
+from django_reliable_jobs.names import check_text
 
 DAY = 86_400
 #: The highest MAX_PAYLOAD_BYTES, well below what a jsonb value can hold.
@@ -140,8 +141,10 @@ def _queues(value: Any, name: str) -> Mapping[str, Mapping[str, Any]]:
     if not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a dict of queue names, not {type(value).__name__}")
     for queue, options in value.items():
-        if not isinstance(queue, str) or not 0 < len(queue) <= 100:
-            raise ValueError(f"{name} has the key {queue!r:.120}; a queue name is a str of 1 to 100 characters")
+        try:
+            check_text(queue, "a queue name", 100, without=",: ")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} has the key {queue!r:.120}; {str(error).removesuffix('.')}") from None
         if not isinstance(options, Mapping):
             raise TypeError(f'{name}["{queue}"] must be a dict, not {type(options).__name__}')
         if "concurrency" in options:
@@ -186,7 +189,6 @@ _MIGRATE: Section = {
     "KEY": (None, partial(_integer, minimum=-(2**63), maximum=2**63 - 1, also=(None,))),
     "POOLER": (False, _flag),
 }
-_OUTBOX: Section = {"PUBLISHER": (None, _optional_text), "OPTIONS": ({}, partial(_kind, kind=dict, text="a dict"))}
 
 _KEYS: dict[str, tuple[Any, Check | _Keys]] = {
     "DATABASE": ("default", _text),
@@ -207,6 +209,5 @@ _KEYS: dict[str, tuple[Any, Check | _Keys]] = {
     "QUEUES": ({}, _queues),
     "GUARDS": ({}, _Keys(_GUARDS)),
     "MIGRATE": ({}, _Keys(_MIGRATE)),
-    "OUTBOX": ({}, _Keys(_OUTBOX)),
     "RELEASE": (None, _release),
 }

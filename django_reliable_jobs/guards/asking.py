@@ -20,6 +20,7 @@ from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.database import in_transaction, reachable
 from django_reliable_jobs.guards.helpers import Helpers
 from django_reliable_jobs.guards.stores import GuardStore, current_store
+from django_reliable_jobs.names import check_text
 from django_reliable_jobs.store.connections import close
 from django_reliable_jobs.store.guards import PRUNE_AGE, prune
 
@@ -52,10 +53,7 @@ class Guard:
     @classmethod
     def of(cls, kind: str, key: str, using: str | None) -> Guard:
         """Check the key. Raises TypeError or ValueError for what is no key."""
-        if not isinstance(key, str):
-            raise TypeError(f"a guard key is a string, not {type(key).__name__}.")
-        if not 0 < len(key) <= MAX_KEY or "\0" in key or any("\ud800" <= c <= "\udfff" for c in key):
-            raise ValueError(f"a guard key is a string of 1 to {MAX_KEY} characters, not {key!r:.600}.")
+        check_text(key, "a guard key", MAX_KEY)
         return cls(kind, key, using or conf.current().database, current_store())
 
     @property

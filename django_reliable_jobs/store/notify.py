@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from django.db import connections, transaction
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.log_limit import LogLimit
 from django_reliable_jobs.store.statements import run_positional
 
 logger = logging.getLogger("django_reliable_jobs.notify")
@@ -85,11 +86,13 @@ def _notify(alias: str, payloads: list[str], *, prepare: bool = False) -> None:
     try:
         run_positional(alias, "notify", {"payloads": payloads}, prepare=prepare)
     except Exception as error:  # noqa: BLE001 - the job is committed; its worker finds it with its next poll
-        logger.warning("could not notify workers on %r, they will poll: %s", alias, error)
+        if _limit.due(alias):
+            logger.warning("could not notify workers on %r, they will poll: %s", alias, error)
         connections[alias].close_if_unusable_or_obsolete()
 
 
 _notifiers: dict[str, Notifier] = {}
+_limit = LogLimit()
 
 
 def _forget() -> None:

@@ -30,6 +30,7 @@ from django_reliable_jobs.store.discover import discover
 from django_reliable_jobs.store.exchange import Offer, Wish, exchange
 from django_reliable_jobs.store.reap import release_unheld
 from django_reliable_jobs.store.still_waiting import still_waiting
+from django_reliable_jobs.worker import journal
 from django_reliable_jobs.worker.claiming import Claiming
 from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.ledger import Ledger, offer_of
@@ -297,8 +298,7 @@ class Engine(threading.Thread):
         """The connection or a statement failed. What was offered is still held, and is offered again."""
         self.heart.contact.lost()
         self._trouble += 1
-        if self._trouble == 1 or self._trouble % 20 == 0:
-            logger.warning("trouble with the database (%d in a row): %s", self._trouble, str(error).strip())
+        journal.database_trouble(self._trouble, error)
         now = time.monotonic()
         if self._asked:
             self._asked, self._in_doubt_until, self._release_at = False, now + conf.current().lease, now

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import logging
-import time
+from collections import Counter
 from collections.abc import Mapping
 
 from django.db import InterfaceError, OperationalError
 
 from django_reliable_jobs import registry
 from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.log_limit import LogLimit
 from django_reliable_jobs.states import JobStatus
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
-#: Seconds between two lines about the same unknown name.
-UNKNOWN_JOB_EVERY = 60.0
-
-#: Names of which it is remembered when they were spoken of.
-MOST_REMEMBERED = 1000
-#: Seconds between two lines about trouble in one part of the worker.
-TROUBLE_EVERY = 60.0
-
-_unknown: dict[str, float] = {}
-_unknown_dead: dict[str, tuple[float, int]] = {}
-_troubles: dict[str, float] = {}
+_limit = LogLimit()
+#: Jobs of unknown names that went DEAD since the last line about the name.
+_unsaid_dead: Counter[str] = Counter()
 
 
 def not_done(attempt: Attempt) -> None:
@@ -65,11 +58,7 @@ def not_isolated(attempt: Attempt) -> None:
 
 def unknown_job(name: str) -> None:
     """This process does not know the name of a job or of a schedule's job."""
-    now = time.monotonic()
-    if len(_unknown) > MOST_REMEMBERED:
-        _unknown.clear()
-    if now - _unknown.get(name, -UNKNOWN_JOB_EVERY) >= UNKNOWN_JOB_EVERY:
-        _unknown[name] = now
+    if _limit.due(("unknown job", name)):
         logger.warning(
             "no job is named %r here, nobody has imported its module: it is left to a worker that knows it. Looked for: %s",
             name, registry.looked_for(name),
@@ -78,36 +67,41 @@ def unknown_job(name: str) -> None:
 
 def unknown_dead(dead: Mapping[str, int], after: float) -> None:
     """Jobs whose names nobody knows have been given up: how many of each name."""
-    now = time.monotonic()
-    if len(_unknown_dead) > MOST_REMEMBERED:
-        _unknown_dead.clear()
     for name, count in dead.items():
-        said, more = _unknown_dead.get(name, (-UNKNOWN_JOB_EVERY, 0))
-        if now - said >= UNKNOWN_JOB_EVERY:
-            _unknown_dead[name] = (now, 0)
+        _unsaid_dead[name] += count
+        if _limit.due(("unknown dead", name)):
             logger.error(
-                "%d jobs %r are DEAD (unknown job): no worker has known the name for %g s", count + more, name, after
+                "%d jobs %r are DEAD (unknown job): no worker has known the name for %g s",
+                _unsaid_dead.pop(name),
+                name,
+                after,
             )
-        else:
-            _unknown_dead[name] = (said, more + count)
 
 
 def trouble(part: str, error: BaseException) -> None:
     """A round of this part of the worker failed. Without a connection the engine says so; anything else is news."""
-    now = time.monotonic()
     if is_connection_trouble(error):
         logger.debug("%s failed, it is tried again: %s", part, error)
-    elif now - _troubles.get(part, -TROUBLE_EVERY) >= TROUBLE_EVERY:
-        _troubles[part] = now
+    elif _limit.due(("trouble", part)):
         logger.error("%s failed, it is tried again: %s", part, str(error).strip())
 
 
 def broken(part: str, error: BaseException) -> None:
     """This part of the worker met what it does not know. Its loop goes on, and may meet it again at once."""
-    now = time.monotonic()
-    if now - _troubles.get(part, -TROUBLE_EVERY) >= TROUBLE_EVERY:
-        _troubles[part] = now
+    if _limit.due(("trouble", part)):
         logger.error("%s failed, it is tried again", part, exc_info=error)
+
+
+def database_trouble(tries: int, error: BaseException) -> None:
+    """A try of the engine failed, so many in a row."""
+    if _limit.due("database"):
+        logger.warning("trouble with the database (%d in a row): %s", tries, str(error).strip())
+
+
+def cut(seconds: float) -> None:
+    """A connection is cut on which a statement has waited for so long."""
+    if _limit.due("cut"):
+        logger.warning("no answer from the database for %.0f s, the connection is cut", seconds)
 
 
 def is_connection_trouble(error: BaseException) -> bool:

@@ -21,6 +21,7 @@ import psycopg
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_reliable_jobs.log_limit import LogLimit
 from django_reliable_jobs.store.connections import goes_through_a_pooler, own_connection
 from django_reliable_jobs.store.notify import CHANNEL
 from django_reliable_jobs.worker.patience import Patience
@@ -53,6 +54,7 @@ class Listener(threading.Thread):
         self._stopping = False
         self._probe = f"probe {worker}"
         self._told = False
+        self._limit = LogLimit()
 
     def run(self) -> None:
         if connections[self.alias].vendor != "postgresql":
@@ -121,7 +123,7 @@ class Listener(threading.Thread):
             self.on_cancel()
 
     def _say_once(self, message: str, *args: object) -> None:
-        if not self._told:
+        if not self._told and self._limit.due("listener"):
             self._told = True
             logger.warning(message, *args)
 

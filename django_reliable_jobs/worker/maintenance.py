@@ -79,8 +79,8 @@ class Maintenance(threading.Thread):
                     except DatabaseTrouble as error:
                         journal.trouble("maintenance", error)
                         connection.close()
-                    except Exception:
-                        logger.exception("maintenance failed")
+                    except Exception as error:  # noqa: BLE001 - each part goes on, and the others
+                        journal.broken("maintenance", error)
                 if self._stopping.wait(max(0.0, pause)):
                     break
         self.shared.leave()

@@ -8,7 +8,6 @@ waits gets an error and connects again.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -17,12 +16,11 @@ from contextlib import contextmanager
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs.store.connections import cut
+from django_reliable_jobs.worker import journal
 from django_reliable_jobs.worker.shared_state import SharedState
 
 #: So many times its limit a thread may take to connect before it counts as standing still.
 CONNECTING = 10
-
-logger = logging.getLogger("django_reliable_jobs.worker")
 
 
 class Patience:
@@ -55,7 +53,7 @@ class Patience:
         for me, (started, connection, times) in list(self._waiting.items()):
             if now - started > self.limit and self._waiting.get(me, (0.0,))[0] == started:
                 if connection.connection is not None:
-                    logger.warning("no answer from the database for %.0f s, the connection is cut", now - started)
+                    journal.cut(now - started)
                     cut(connection)
                 elif times < CONNECTING and self._shared is not None:
                     # It is connecting. What is below half a lease over all hosts may wait for the name server for longer.

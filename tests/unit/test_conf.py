@@ -50,7 +50,6 @@ def test_the_defaults_are_those_of_the_design(settings: Any) -> None:
         "queues": {},
         "guards": {"STORE": "django_reliable_jobs.guards.database.DatabaseStore", "OPTIONS": {}, "TIMEOUT": 2},
         "migrate": {"DATABASE": None, "LOCK_TIMEOUT": 600, "KEY": None, "POOLER": False},
-        "outbox": {"PUBLISHER": None, "OPTIONS": {}},
         "release": None,
     }
     current = conf.current()
@@ -109,7 +108,6 @@ def test_nested_dicts_are_merged_with_their_defaults(settings: Any) -> None:
         "BACKOFF": {"cap": 60},
         "GUARDS": {"TIMEOUT": timedelta(seconds=5)},
         "MIGRATE": {"KEY": -5, "POOLER": True},
-        "OUTBOX": {"OPTIONS": {"servers": ["nats://"]}},
     }
     current = conf.current()
     assert current.retention == {"DONE": None, "CANCELLED": 7 * DAY, "DEAD": 30 * DAY, "CRON_RUN": 90 * DAY}
@@ -120,7 +118,6 @@ def test_nested_dicts_are_merged_with_their_defaults(settings: Any) -> None:
         "TIMEOUT": 5,
     }
     assert current.migrate == {"DATABASE": None, "LOCK_TIMEOUT": 600, "KEY": -5, "POOLER": True}
-    assert current.outbox == {"PUBLISHER": None, "OPTIONS": {"servers": ["nats://"]}}
 
 
 def test_durations_may_be_timedeltas_and_become_seconds(settings: Any) -> None:
@@ -241,8 +238,6 @@ WRONG = [
     ("MIGRATE.LOCK_TIMEOUT", -1),
     ("MIGRATE.POOLER", 1),
     ("MIGRATE.DATABASE", 1),
-    ("OUTBOX.PUBLISHER", 1),
-    ("OUTBOX.OPTIONS", []),
 ]
 
 
