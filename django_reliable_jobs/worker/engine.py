@@ -127,6 +127,8 @@ class Engine(threading.Thread):
         wish = self._wish(settles=bool(offered))
         if offered or wish is not None:
             self._exchange(offered, wish)
+        if apart := self.ledger.to_offer_apart():
+            self.ledger.offer_one_by_one(self._offer_alone, self._reset, apart)
 
     def _pause(self) -> float:
         """Seconds to wait for news."""

@@ -92,6 +92,15 @@ def broken(part: str, error: BaseException) -> None:
         logger.error("%s failed, it is tried again", part, exc_info=error)
 
 
+def not_recorded_yet(attempt: Attempt, error: BaseException) -> None:
+    """The database did not take an outcome, for a reason that may pass."""
+    if _limit.due("not recorded"):
+        logger.error(
+            "the outcome of %s #%s is not recorded yet, it is offered again while its lease is held: %s",
+            attempt.lease.name, attempt.lease.job_id, str(error).strip(),
+        )  # fmt: skip
+
+
 def database_trouble(tries: int, error: BaseException) -> None:
     """A try of the engine failed, so many in a row."""
     if _limit.due("database"):
