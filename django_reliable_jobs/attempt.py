@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from django_reliable_jobs.elapsed import elapsed
 from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.outcome import Outcome
@@ -28,7 +29,7 @@ Clock = Callable[[], float]
 
 
 class Attempt:
-    """Times are `time.monotonic()` seconds of this process; a host's wall clock has no say."""
+    """Times are `time.monotonic()` seconds of this process, and `elapsed()` for the lease; a host's wall clock has no say."""
 
     __slots__ = ("_first", "ask_at", "begun_word", "claimed_at", "deadline", "key", "lease", "on_stop", "progress",
                  "safe_until", "started", "told", "took")  # fmt: skip
@@ -36,7 +37,7 @@ class Attempt:
     def __init__(self, lease: Lease, safe_until: float = float("inf")) -> None:
         self.lease = lease
         self.key = lease.key
-        #: Until when the lease is certainly ours: the last extension was asked for one LEASE before this.
+        #: Until when (`elapsed()`) the lease is certainly ours: the last extension was asked for one LEASE before this.
         self.safe_until = safe_until
         #: When the claim's answer was here, and from when on what the claim found may be out of date (protocol 8).
         self.claimed_at = time.monotonic()
@@ -100,8 +101,8 @@ class Attempt:
         self.started = time.monotonic()
         if self.lease.timeout is not None:
             self.deadline = self.started + self.lease.timeout
-        if self.started > self.safe_until:
-            # The process was stopped while this attempt waited for a slot: the job is somebody else's by now.
+        if elapsed() > self.safe_until:
+            # The process was stopped, or its host suspended, while this attempt waited: the job is somebody else's by now.
             self.stop(LeaseLost)
 
     def stop(self, kind: type[StopHandler]) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 from asgiref.sync import sync_to_async
 
 from django_reliable_jobs.durations import Duration, optional_seconds
+from django_reliable_jobs.elapsed import elapsed
 from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.asking import Guard, complaints
 from django_reliable_jobs.guards.periods import Period, as_period, end_of_period
@@ -30,12 +29,12 @@ def claim_period(key: str, period: Period, *, using: str | None = None) -> bool:
     guard = Guard.of("period", key, using)
     try:
         while True:
-            asked = time.monotonic()
+            asked = elapsed()
             now = guard.now()
             end = end_of_period(timetable, now)
             if guard.acquire(None, until=end) is not None:
                 return True
-            if end is None or time.monotonic() - asked < end - now:
+            if end is None or elapsed() - asked < end - now:
                 return False
             # The period may have ended before the claim arrived: this host was asleep in between. Ask for the next one.
     except GuardUnavailable as error:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import weakref
 from collections.abc import Callable
 
+from django_reliable_jobs.elapsed import elapsed
 from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.asking import complaints
 from django_reliable_jobs.guards.lease import Tenure
@@ -35,9 +35,9 @@ class Keeper:
 def _keep(keeper: weakref.ref[Keeper], tenure: Tenure, stopped: threading.Event, on_loss: Callable[[], None]) -> None:
     ttl, lease, guard = tenure.terms.ttl, tenure.lease, tenure.terms.guard
     pause = ttl / 3
-    while not stopped.wait(max(0.0, min(pause, tenure.safe_until - time.monotonic()))) and keeper() is not None:
+    while not stopped.wait(max(0.0, min(pause, tenure.safe_until - elapsed()))) and keeper() is not None:
         reason = ""
-        if time.monotonic() >= tenure.safe_until:
+        if elapsed() >= tenure.safe_until:
             reason = f"it could not be renewed for {ttl:g} s"
         else:
             pause = min(ttl / 10, 1.0)  # if this fails

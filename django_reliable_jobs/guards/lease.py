@@ -11,6 +11,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.elapsed import elapsed
 from django_reliable_jobs.errors import GuardUnavailable, LeaseLost
 from django_reliable_jobs.guards.asking import Guard, complaints
 from django_reliable_jobs.guards.periods import end_of_period
@@ -61,7 +62,7 @@ class Terms:
 
 
 class Tenure:
-    """The lease from its claim to its end, for whoever runs the function. Times are monotonic."""
+    """The lease from its claim to its end, for whoever runs the function. Times are those of `elapsed()`."""
 
     def __init__(self, terms: Terms, token: int, asked: float) -> None:
         self.terms = terms
@@ -74,7 +75,7 @@ class Tenure:
     def begin(cls, terms: Terms) -> Tenure | None:
         """Claim the key; None if somebody has it. Raises GuardUnavailable, and RuntimeError inside `atomic()`."""
         refuse_in_transaction(terms.verb)
-        asked = time.monotonic()
+        asked = elapsed()
         try:
             # In a `TestCase` the lease is in the test's transaction, where no keeper could see it: so it has no end.
             token = terms.guard.acquire(None if terms.guard.joins else terms.ttl)
@@ -95,7 +96,7 @@ class Tenure:
 
     def renew(self) -> bool:
         """In the keeper's thread. False: it is lost. Raises GuardUnavailable: perhaps next time."""
-        asked = time.monotonic()
+        asked = elapsed()
         if not self.terms.guard.renew(self.lease.token, self.terms.ttl, timeout=self.safe_until - asked):
             return False
         self.safe_until = asked + self.terms.ttl
@@ -127,7 +128,7 @@ class Tenure:
                 return self.terms.guard.finish(self.lease.token, self._done_until)
             except GuardUnavailable as error:
                 complaints.add(self.terms.guard, error)
-                left = self.safe_until - time.monotonic()
+                left = self.safe_until - elapsed()
                 if left <= 0:
                     raise
                 time.sleep(min(left, conf.current().guards["TIMEOUT"] / 4))

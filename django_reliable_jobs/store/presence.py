@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from django_reliable_jobs.store.statements import change, run
@@ -26,9 +27,16 @@ class Presence:
     stopping: bool = False
 
 
-def seen(alias: str, presence: Presence, alive: float) -> int:
-    """Write the row; the free slots of the other workers that were seen within `alive` seconds."""
-    return int(run(alias, "worker_seen", asdict(presence) | {"alive": alive})[0][0])
+class Seen(NamedTuple):
+    """`free_elsewhere`: free slots of the other workers; `clock`: the database's, in seconds since 1970."""
+
+    free_elsewhere: int
+    clock: float
+
+
+def seen(alias: str, presence: Presence, alive: float) -> Seen:
+    """Write the row; what is known of the workers that were seen within `alive` seconds."""
+    return Seen(*run(alias, "worker_seen", asdict(presence) | {"alive": alive})[0])
 
 
 def gone(alias: str, workers: Sequence[UUID] = (), older_than: float = 3600.0) -> int:

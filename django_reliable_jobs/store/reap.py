@@ -32,14 +32,19 @@ class Reaped(NamedTuple):
 
 
 def reap(
-    alias: str, backoff: Backoff, batch: int, dead_workers: Sequence[UUID] = (), *, reach: float = math.inf
-) -> list[Reaped]:
-    """Take back up to `batch` leases: those that ran out in the last `reach` seconds, and all of `dead_workers` (protocol 7)."""
+    alias: str, backoff: Backoff, batch: int, dead_workers: Sequence[UUID] = (), *, reach: float = math.inf,
+    latest: float = math.inf,
+) -> list[Reaped]:  # fmt: skip
+    """Take back up to `batch` leases: those that ran out in the last `reach` seconds, and all of `dead_workers` (protocol 7).
+
+    If it is later than `latest` (seconds since 1970, by the database's clock), only those of `dead_workers`.
+    """
     params = {
         "batch": batch,
         "steps": _steps_to_the_cap(backoff),
         "dead_workers": list(dead_workers),
         "reach": min(reach, FOR_EVER),
+        "latest": latest,
         "base": backoff.base,
         "factor": backoff.factor,
         "cap": backoff.cap,

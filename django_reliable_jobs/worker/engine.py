@@ -21,6 +21,7 @@ from django.db import Error as DatabaseTrouble
 
 from django_reliable_jobs import conf, outcome, registry
 from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.elapsed import elapsed
 from django_reliable_jobs.errors import UnknownJob
 from django_reliable_jobs.lease import Lease, LeaseKey
 from django_reliable_jobs.states import CLAIMABLE
@@ -221,7 +222,7 @@ class Engine(threading.Thread):
         return wish
 
     def _exchange(self, offered: Sequence[Attempt], wish: Wish | None) -> None:
-        asked_at = time.monotonic()
+        asked_at, safe_from = time.monotonic(), elapsed()
         lease = conf.current().lease
         self._asked = wish is not None
         offers = [offer_of(attempt) for attempt in offered]
@@ -234,7 +235,7 @@ class Engine(threading.Thread):
             raise
         self._asked = False
         for claimed in got.leases:
-            self._take(claimed, asked_at, asked_at + lease)
+            self._take(claimed, asked_at, safe_from + lease)
         if wish is not None:
             self._claiming.claimed(wish, got)
             if wish.unknown:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 
 from django.db import Error as DatabaseTrouble
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf, registry
+from django_reliable_jobs.elapsed import elapsed
 from django_reliable_jobs.errors import JobCancelled, LeaseLost
 from django_reliable_jobs.store import presence
 from django_reliable_jobs.store.connections import own_connection
@@ -81,8 +81,8 @@ class Heart(threading.Thread):
                 look = self.progress.look()
                 try:
                     self.beat(connection, look)
-                    self._show(connection)
                     self.contact.made()
+                    self._show(connection)
                     pause = settings.heartbeat
                     if reason := self.progress.went_through(look):
                         self.end_stuck(reason)
@@ -113,7 +113,7 @@ class Heart(threading.Thread):
     def beat(self, connection: BaseDatabaseWrapper, look: Look | None = None) -> None:
         """Extend all leases, if the worker goes on. Raises what the database raises."""
         may_extend = (look or self.progress.look()).may_extend
-        asked_at = time.monotonic()
+        asked_at = elapsed()
         lease = conf.current().lease
         attempts = list(self.ledger.held.values())
         news = [Held(attempt.key, attempt.take_progress()) for attempt in attempts]
@@ -152,11 +152,16 @@ class Heart(threading.Thread):
         self.me.busy = self.busy()
         self.me.names_digest = registry.known().digest
         with self.patience.wait_for(connection):
-            self.prefetch.free_elsewhere = presence.seen(self.ledger.alias, self.me, 3 * conf.current().heartbeat)
+            asked_at = elapsed()
+            answer = presence.seen(self.ledger.alias, self.me, 3 * conf.current().heartbeat)
+        self.prefetch.free_elsewhere = answer.free_elsewhere
+        if step := self.contact.read_clock(answer.clock, asked_at):
+            text = "the database's clock has gone %.0f s forward: nothing is reaped until all workers have had a lease's time"
+            self._log.say(logger.warning, text, step)
 
     def give_up_the_overdue(self) -> None:
         """Tell the handlers to stop whose leases were not extended for a whole lease."""
-        now = time.monotonic()
+        now = elapsed()
         for attempt in list(self.ledger.held.values()):
             if now > attempt.safe_until and attempt.stop(LeaseLost):
                 text = "%s #%s: no heartbeat went through for a whole lease, the handler is told to stop"

@@ -161,7 +161,8 @@ class Maintenance(threading.Thread):
         while True:
             with self.patience.wait_for(connection), self._reaped_at_once.of_one() as most:
                 dead = [dead.worker for dead in self.dead_workers]
-                reaped = reap.reap(self.alias, conf.current().backoff, most, dead, reach=self.contact.reach())
+                reach, latest = self.contact.may_reap()
+                reaped = reap.reap(self.alias, conf.current().backoff, most, dead, reach=reach, latest=latest)
             for job in reaped:
                 level = logging.ERROR if job.status == JobStatus.DEAD else logging.WARNING
                 logger.log(

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
+from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.elapsed import elapsed
+from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.store.discover import Work
 from django_reliable_jobs.store.exchange import Exchanged, Wish
 from django_reliable_jobs.worker.claiming import Claiming
@@ -274,10 +278,84 @@ def test_a_gap_as_long_as_a_lease_begins_anew() -> None:
     """The process was stopped, or the machine suspended."""
     contact = Contact(lease=0.1)
     contact.made()
-    contact._since = contact._last = time.monotonic() - 100
+    contact._since = contact._last = elapsed() - 100
     assert contact.wait_for_reaping() == 0.05
     contact.made()
     assert contact.wait_for_reaping() > 0
+
+
+# -- a host that is suspended: `time.monotonic()` stands still, the leases run out
+
+
+@pytest.fixture
+def suspend(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Have `elapsed()` go on by so many seconds."""
+    asleep = [0.0]
+    now = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: now(clock) + asleep[0])
+
+    def add(seconds: float) -> None:
+        asleep[0] += seconds
+
+    return add
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system has no such clock")
+def test_after_a_suspension_contact_begins_anew_and_what_was_held_ahead_does_not_begin(
+    suspend: Callable[[float], None],
+) -> None:
+    """Case P32."""
+    contact, attempt = Contact(lease=30), Attempt(lease(), safe_until=elapsed() + 30)
+    contact.made()
+    suspend(29)
+    contact.made()
+    assert contact.wait_for_reaping() == pytest.approx(-14, abs=0.5)
+    suspend(31)
+    assert contact.wait_for_reaping() == 15
+    contact.made()
+    assert contact.reach() == 0
+    attempt.start()
+    assert attempt.stop_kind is LeaseLost
+
+
+# -- the database's clock is set forward
+
+
+def test_a_step_of_the_databases_clock_counts_as_lost_contact() -> None:
+    """Case P21."""
+    contact = Contact(lease=30)
+    contact.made()
+    assert contact._since is not None
+    contact._since -= 100
+    assert contact.may_reap() == (math.inf, -math.inf), "what time it is there is not known yet"
+    assert contact.read_clock(5000.0, elapsed()) == 0.0
+    reach, latest = contact.may_reap()
+    assert reach == math.inf
+    assert latest == pytest.approx(5000 + 30 / 4, abs=0.5), "what it cannot be yet"
+    assert contact.read_clock(5031.0, elapsed()) == pytest.approx(31, abs=0.5)
+    reach, latest = contact.may_reap()
+    assert reach == 0
+    assert latest == pytest.approx(5031 + 30 / 4, abs=0.5)
+
+
+@pytest.mark.parametrize("clock", [4000.0, 4999.0, 5001.0, 5007.0])
+def test_a_clock_that_is_set_back_or_corrected_a_little_is_no_lost_contact(clock: float) -> None:
+    contact = Contact(lease=30)
+    contact.made()
+    contact.read_clock(5000.0, elapsed())
+    assert contact._since is not None
+    contact._since -= 100
+    assert contact.read_clock(clock, elapsed()) == 0.0
+    assert contact.reach() == math.inf
+
+
+def test_a_slow_answer_is_no_step_of_the_clock(suspend: Callable[[float], None]) -> None:
+    contact = Contact(lease=30)
+    contact.made()
+    contact.read_clock(5000.0, elapsed())
+    asked = elapsed()
+    suspend(20)
+    assert contact.read_clock(5020.0, asked) == 0.0
 
 
 # -- traces on a connection

@@ -3,6 +3,8 @@
 -- Nobody knows what a lost host had begun: all of it counts as begun, also what older code has claimed, which sets no
 -- `first_started_at`. From the second loss on the job waits (backoff), since it may be what kills its workers.
 --
+-- Where it is later than `latest` the database's clock was set forward, and the leases of the living have run out as well.
+--
 -- A lease that ends later than any worker can have said (raw SQL) gets an end: its owner extends it, if it has one.
 WITH endless AS MATERIALIZED (
     SELECT job.id
@@ -26,6 +28,7 @@ WITH endless AS MATERIALIZED (
         -- Two branches, so that the usual one is a range of the index and not a walk over all running jobs.
         (SELECT id FROM django_reliable_jobs_job
           WHERE status = 'RUNNING' AND locked_until < statement_timestamp()
+            AND statement_timestamp() < to_timestamp(%(latest)s::float8)
             AND locked_until >= CASE WHEN %(reach)s::float8 >= 1e10 THEN '-infinity' ELSE statement_timestamp() - make_interval(secs => %(reach)s::float8) END
           LIMIT %(batch)s)
         UNION
