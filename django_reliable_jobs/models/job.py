@@ -78,16 +78,6 @@ class Job(models.Model):
         verbose_name_plural = _("jobs")
         permissions = [("retry_job", "Can retry jobs"), ("cancel_job", "Can cancel jobs")]
         constraints = [
-            models.UniqueConstraint(
-                fields=["unique_key"],
-                condition=Q(unique_key__isnull=False, status__in=[s.value for s in UNFINISHED]),
-                name="reliable_jobs_unique_key",
-            ),
-            models.UniqueConstraint(
-                fields=["idempotency_key"],
-                condition=Q(idempotency_key__isnull=False),
-                name="reliable_jobs_idempotency_key",
-            ),
             # Keys belong to a job: to its scope, or its name where older code has made the row. Who is being cancelled does
             # not hold its unique key any more, so that a cancel and an enqueue behind it make a new job.
             models.UniqueConstraint(
@@ -135,11 +125,6 @@ class Job(models.Model):
             ),
             models.Index(
                 fields=["locked_until"], condition=Q(status=JobStatus.RUNNING.value), name="reliable_jobs_running"
-            ),
-            models.Index(
-                fields=["expires_at"],
-                condition=Q(expires_at__isnull=False, status__in=[s.value for s in CLAIMABLE]),
-                name="reliable_jobs_expiry",
             ),
             models.Index(
                 fields=["expires_at"],

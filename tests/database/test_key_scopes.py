@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from django_reliable_jobs import control
+from django_reliable_jobs.admin.jobs_paths import exact
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import AlreadyEnqueued, ReliableJobsError
 from django_reliable_jobs.models import Job
@@ -83,6 +84,71 @@ def test_a_replaced_row_goes_on_with_the_new_name_and_holds_the_key_as_before() 
     got = AFTER.using(unique_key="k", if_exists="replace").enqueue(1)
     assert (got.pk, got.name, got.scope) == (held.pk, "billing.bill", "shop.bill")
     assert BEFORE.using(unique_key="k").enqueue(2).pk == held.pk
+
+
+@pytest.mark.parametrize("kind", ["unique_key", "idempotency_key"])
+def test_two_jobs_may_use_the_same_text(kind: Any) -> None:
+    options: Any = {kind: "user-7"}
+    mail, report = echo.using(**options).enqueue("mail"), noop.using(**options).enqueue()
+    assert (mail.created, report.created) == (True, True)
+    assert noop.using(**options).enqueue().pk == report.pk
+    assert noop.using(**options).enqueue_many([(), ()]) == [report.pk] * 2
+    assert BEFORE.using(**options).enqueue_many([(1,)]) not in ([mail.pk], [report.pk])
+    assert echo.using(**options).enqueue("again").pk == mail.pk
+
+
+def test_a_job_replaces_its_own_call_and_nobody_elses() -> None:
+    mail, report = echo.using(unique_key="k").enqueue("mail"), BEFORE.using(unique_key="k").enqueue("report")
+    assert BEFORE.using(unique_key="k", if_exists="replace").enqueue("new").pk == report.pk
+    assert Job.objects.get(pk=mail.pk).args == ["mail"]
+
+
+def test_a_job_expires_its_own_holder_and_nobody_elses() -> None:
+    theirs = JobFactory(unique_key="k", expires_at=ago(1))
+    ours = JobFactory(name=echo.name, unique_key="k", expires_at=ago(1))
+    assert echo.using(unique_key="k").enqueue("new").created
+    assert [Job.objects.get(pk=job.pk).status for job in (theirs, ours)] == ["QUEUED", "CANCELLED"]
+
+
+def test_another_jobs_holder_does_not_keep_one_from_being_retried() -> None:
+    holder = JobFactory(unique_key="k")
+    jobs = [JobFactory(name=echo.name, dead=True, unique_key="k"), JobFactory(dead=True, unique_key="k")]
+    renamed = JobFactory(name="a", scope="probes.noop", dead=True, unique_key="k")
+    assert control.retry([job.pk for job in [*jobs, renamed]]).changed == [jobs[0].pk]
+    assert operator.retry("default", renamed.pk) == operator.Clash(renamed.pk, holder.pk)
+
+
+def test_of_two_jobs_that_are_retried_with_one_text_both_are_and_of_one_job_one() -> None:
+    jobs = [JobFactory(name=name, dead=True, unique_key="k") for name in ("a", "b", "a")]
+    report = control.retry([job.pk for job in jobs])
+    assert report.changed == [jobs[0].pk, jobs[1].pk]
+
+
+@pytest.mark.parametrize("if_exists", ["keep", "replace", "raise"])
+def test_one_that_is_being_cancelled_holds_its_key_no_more(if_exists: Any) -> None:
+    """P30: cancel, then enqueue; the second is not lost."""
+    old = JobFactory(name=echo.name, running=True, unique_key="k")
+    assert control.cancel(old.pk)
+    new = echo.using(unique_key="k", if_exists=if_exists).enqueue("new")
+    assert (new.created, new.status, new.args) == (True, "QUEUED", ["new"])
+    assert echo.using(unique_key="k").enqueue_many([("third",)]) == [new.pk]
+    now = Job.objects.get(pk=old.pk)
+    assert (now.status, now.unique_key) == ("RUNNING", "k")
+
+
+def test_a_cancelled_job_is_not_retried_beside_the_one_that_took_its_key() -> None:
+    old = JobFactory(name=echo.name, running=True, unique_key="k", cancel_requested_at=ago(1))
+    new = echo.using(unique_key="k").enqueue("new")
+    Job.objects.filter(pk=old.pk).update(status="CANCELLED", locked_until=None)
+    assert operator.retry("default", old.pk) == operator.Clash(old.pk, new.pk)
+
+
+def test_the_search_finds_the_jobs_of_a_key_whosever_it_is() -> None:
+    jobs = [JobFactory(name=name, unique_key="k") for name in ("a", "b")]
+    jobs += [JobFactory(name="c", running=True, unique_key="k", cancel_requested_at=ago(1))]
+    jobs += [JobFactory(name=name, done=True, idempotency_key="k") for name in ("a", "b")]
+    JobFactory(name="a", done=True, unique_key="k")
+    assert exact("k", Job.objects.all()) == [job.pk for job in jobs]
 
 
 @pytest.mark.usefixtures("before_the_last_migration")

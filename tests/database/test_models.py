@@ -55,7 +55,7 @@ def test_a_row_that_makes_no_sense_cannot_be_written(change: str, constraint: st
 def test_two_unfinished_jobs_cannot_have_one_unique_key(trait: str) -> None:
     JobFactory(unique_key="k", **({} if trait == "queued" else {trait: True}))
     JobFactory(unique_key=None), JobFactory(unique_key=None)
-    with pytest.raises(IntegrityError, match="reliable_jobs_unique_key"), transaction.atomic():
+    with pytest.raises(IntegrityError, match="reliable_jobs_unique_scope"), transaction.atomic():
         JobFactory(unique_key="k")
 
 
@@ -63,7 +63,7 @@ def test_finished_jobs_may_share_a_unique_key_but_not_an_idempotency_key() -> No
     for trait in ("done", "dead", "cancelled"):
         JobFactory(unique_key="k", **{trait: True})
     JobFactory(unique_key="k", done=True, idempotency_key="i")
-    with pytest.raises(IntegrityError, match="reliable_jobs_idempotency_key"), transaction.atomic():
+    with pytest.raises(IntegrityError, match="reliable_jobs_idempotency_scope"), transaction.atomic():
         JobFactory(idempotency_key="i")
 
 

@@ -248,13 +248,12 @@ def test_keys_are_looked_up_by_their_index(explained: dict[str, Seen]) -> None:
     insert("default", new, Call("[]", "{}", key), replace=True)
     assert explained["replace"].scans < {
         "django_reliable_jobs_job_pkey",
-        "reliable_jobs_unique_key",
         "reliable_jobs_unique_scope",
     }
     assert explained["replace"].pages < 100
     held = jobs_of("default", new.names).filter(unique_key=key, status__in=UNFINISHED, cancel_requested_at=None)
-    assert "Index Scan using reliable_jobs_unique" in held.explain()
+    assert "Index Scan using reliable_jobs_unique_scope" in held.explain()
     made = jobs_of("default", new.names).filter(idempotency_key=key)
-    assert "Index Scan using reliable_jobs_idempotency" in made.explain()
+    assert "Index Scan using reliable_jobs_idempotency_scope" in made.explain()
     expire_holders("default", new.names, [key])
     assert explained["expire_holders"].pages < 100

@@ -11,6 +11,7 @@ from django_reliable_jobs.errors import JobConfigurationError
 from django_reliable_jobs.models import CronRun, Job
 from django_reliable_jobs.schedules import ScheduleError
 from django_reliable_jobs.scheduling import cron
+from tests.factories import JobFactory, ago
 from tests.schedules.clock import DatabaseClock, utc
 from tests.schedules.tools import fired, job_of, outcomes, row, runs, schedule, set_status, tick
 
@@ -155,6 +156,23 @@ def test_a_holder_that_has_expired_gives_its_key_up(clock: DatabaseClock) -> Non
     fire_at(clock, ONE)
     assert fired() == ["07-01 13:00"]
     assert sorted(Job.objects.values_list("status", flat=True)) == ["CANCELLED", "QUEUED"]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("name", "cancelled"), [("tests.other", False), ("tests.keyed", True)])
+def test_another_jobs_key_and_one_that_is_being_cancelled_hold_no_fire_time(
+    clock: DatabaseClock, name: str, cancelled: bool
+) -> None:
+    """P07, P30: the job of the fire time stands beside the other one, and bears its scope."""
+    JobFactory(
+        name=name, unique_key="the only one", running=cancelled, cancel_requested_at=ago(1) if cancelled else None
+    )
+    schedule(job="tests.keyed")
+    fire_at(clock, ONE)
+    assert fired() == ["07-01 13:00"]
+    assert Job.objects.latest("id").scope == "tests.keyed"
+    fire_at(clock, TWO)
+    assert fired() == ["07-01 13:00"], "it holds its own key"
 
 
 @pytest.mark.django_db(transaction=True)
