@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_reliable_jobs.admin.overview_words import count, number, percent, span
-from django_reliable_jobs.operations.overview import Overview
+from django_reliable_jobs.operations.overview import Overview, WorkerFigures
 from django_reliable_jobs.operations.overview_queues import QueueFigures
 from django_reliable_jobs.operations.overview_schedules import RunState, ScheduleFigures
 
@@ -51,6 +51,7 @@ def problems(found: Overview, links: Links, *, workers_known: bool) -> list[Prob
         *(_fleet(found) if workers_known else ()),
         *(problem for queue in found.queues for problem in _queue(queue, found, links, workers_known)),
         *(problem for schedule in found.schedules for problem in _schedule(schedule, links)),
+        *_unable(found, links),
         *_workers(found, links),
     ]
     return sorted(every, key=lambda problem: problem.level != ERROR)
@@ -148,6 +149,20 @@ def _schedule(schedule: ScheduleFigures, links: Links) -> Iterator[Problem]:
     elif last is not None and last.state is RunState.FAILING:
         text = _("The last run of the schedule %(name)s has failed, and will be tried again.")
         yield Problem(WARNING, f"schedule-last:{name}", text % {"name": name}, url)
+
+
+def _unable(found: Overview, links: Links) -> Iterator[Problem]:
+    """Workers that say that they cannot do their work: one line for all that say the same."""
+    said: dict[str, list[WorkerFigures]] = {}
+    for worker in found.workers:
+        if worker.problem and not worker.stale:
+            said.setdefault(worker.problem, []).append(worker)
+    for text, workers in said.items():
+        names = ", ".join(f"{worker.host}:{worker.pid}" for worker in workers[:MOST_NAMES])
+        names += " …" if len(workers) > MOST_NAMES else ""
+        url = links.worker(workers[0].id) if len(workers) == 1 else ""
+        words = _("The worker %(names)s cannot do all its work: %(problem)s")
+        yield Problem(ERROR, f"unable:{names}", words % {"names": names, "problem": text}, url)
 
 
 def _workers(found: Overview, links: Links) -> Iterator[Problem]:

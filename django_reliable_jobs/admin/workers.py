@@ -28,7 +28,19 @@ class WorkerAdmin(OperationsAdmin):
     list_display = ("worker", "state", "used", "seen", "queues", "version", "started_at")
     search_fields = ("host",)
     change_form_template = "admin/django_reliable_jobs/worker/change_form.html"
-    fields = ("worker", "state", "used", "seen", "last_seen", "started_at", "queues", "version", "id")
+    fields = (
+        "worker",
+        "state",
+        "problem",
+        "used",
+        "seen",
+        "last_seen",
+        "started_at",
+        "queues",
+        "version",
+        "release",
+        "id",
+    )
     readonly_fields = fields
     window_note = gettext_lazy("A worker that has not been seen for an hour is forgotten.")
 
@@ -65,6 +77,8 @@ class WorkerAdmin(OperationsAdmin):
     def state(self, worker: Any) -> str:
         if worker.unseen.total_seconds() > conf.current().lease:
             return badge("DEAD", _("not seen"))
+        if worker.problem:
+            return badge("FAILED", _("has a problem"))
         return _("stopping") if worker.stopping else _("at work")
 
     @admin.display(description=gettext_lazy("slots"))

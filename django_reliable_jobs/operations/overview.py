@@ -34,6 +34,8 @@ class WorkerFigures:
     slots: int
     busy: int
     stopping: bool
+    #: Why it cannot do all its work, in words; empty while it can.
+    problem: str
     last_seen: datetime
     unseen: float
     age: float
@@ -88,7 +90,7 @@ def overview(
     figures, running = queue_figures(alias, passed, queues)
     rows = read(alias, "overview_workers", {"most": MOST_WORKERS + 1, "lease": lease}) if workers else []
     planned = schedule_figures(alias, MOST_SCHEDULES + 1) if schedules else []
-    fleet = [WorkerFigures(*(*row, row[9] > lease, running.get(row[0], 0))) for row in rows]
+    fleet = [WorkerFigures(*(*row, row[10] > lease, running.get(row[0], 0))) for row in rows]
     return Overview(
         now=now,
         # Where there are too many, those with something to tell.

@@ -113,5 +113,10 @@ def cut(seconds: float) -> None:
         logger.warning("no answer from the database for %.0f s, the connection is cut", seconds)
 
 
+def is_missing_right(error: BaseException) -> bool:
+    """The role may not do this: no fault of what it wanted to write. See `rights.py`."""
+    return getattr(error.__cause__, "sqlstate", None) == "42501"
+
+
 def is_connection_trouble(error: BaseException) -> bool:
     return isinstance(error, (OperationalError, InterfaceError))

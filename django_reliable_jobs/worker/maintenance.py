@@ -26,6 +26,7 @@ from django_reliable_jobs.worker.batch_size import BatchSize
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.pruning import Pruning
+from django_reliable_jobs.worker.rights import Rights
 from django_reliable_jobs.worker.scheduler import Scheduler
 from django_reliable_jobs.worker.shared_state import MAINTENANCE, SharedState
 from django_reliable_jobs.worker.unknown_names import NameJudge, UnknownNames
@@ -49,7 +50,7 @@ class Maintenance(threading.Thread):
 
     def __init__(
         self, alias: str, worker: UUID, contact: Contact, patience: Patience, shared: SharedState, unknown: UnknownNames,
-        dead_workers: Sequence[DeadWorker] = (),
+        rights: Rights, dead_workers: Sequence[DeadWorker] = (),
     ) -> None:  # fmt: skip
         super().__init__(name="maintenance", daemon=True)
         self.alias = alias
@@ -60,6 +61,7 @@ class Maintenance(threading.Thread):
         self.pruning = Pruning(alias, patience)
         self._reaped_at_once = BatchSize(BATCH, patience.limit / 4)
         self._expired_at_once = BatchSize(BATCH, patience.limit / 4)
+        self.rights = rights
         self.dead_workers = list(dead_workers)
         self._pass_at = 0.0
         self._dead_until = time.monotonic() + DEAD_FOR
@@ -73,7 +75,7 @@ class Maintenance(threading.Thread):
                 pause = min(conf.current().poll, conf.current().heartbeat)
                 self.shared.moved()
                 # Each for itself: what keeps schedules from firing must not keep leases from being reaped.
-                for part in (self._pass_if_due, self._tick, self._names, self.pruning.when_due):
+                for part in (self._pass_if_due, self._tick, self._names, self.pruning.when_due, self._rights):
                     try:
                         pause = min(pause, part(connection))
                     except DatabaseTrouble as error:
@@ -99,6 +101,11 @@ class Maintenance(threading.Thread):
     def _tick(self, connection: BaseDatabaseWrapper) -> float:
         with self.patience.wait_for(connection):
             return self.scheduler.tick()
+
+    def _rights(self, connection: BaseDatabaseWrapper) -> float:
+        with self.patience.wait_for(connection):
+            self.rights.when_due()
+        return conf.current().poll
 
     def _names(self, connection: BaseDatabaseWrapper) -> float:
         """Seconds until there may be more to do."""

@@ -27,7 +27,7 @@ from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.store import presence
 from django_reliable_jobs.store.connections import own_connection
-from django_reliable_jobs.worker import exit_codes
+from django_reliable_jobs.worker import exit_codes, journal
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.deadlines import Watchdog
 from django_reliable_jobs.worker.engine import Engine, Told
@@ -39,6 +39,7 @@ from django_reliable_jobs.worker.maintenance import DeadWorker, Maintenance
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.prefetch import Prefetch, most_leases
+from django_reliable_jobs.worker.rights import Rights
 from django_reliable_jobs.worker.schema import wait_for_schema
 from django_reliable_jobs.worker.shared_state import MAIN, SharedState
 from django_reliable_jobs.worker.signals import install
@@ -102,7 +103,14 @@ class WorkerProcess:
             self.pool, self.heart, patience, options.grace, lambda: self.commands.put("written off")
         )
         self.maintenance = Maintenance(
-            options.alias, worker, contact, patience, shared, self.engine.unknown, dead_workers
+            options.alias,
+            worker,
+            contact,
+            patience,
+            shared,
+            self.engine.unknown,
+            Rights(options.alias, me, self.heart.beat_soon),
+            dead_workers,
         )
         self.listener = Listener(
             settings.listen_database or options.alias,
@@ -121,6 +129,8 @@ class WorkerProcess:
         limit = float(conf.current().migrate["LOCK_TIMEOUT"])
         if not wait_for_schema(self.options.alias, limit, self._told_within):
             return exit_codes.OK if self._asked_to_stop else exit_codes.BROKEN
+        if not self._has_its_rights() and self.options.burst:
+            return exit_codes.FAILURES
         if self.options.burst and self.maintenance.dead_workers:
             self.maintenance.take_back_first()
         # In a thread of somebody else's process (tests, an embedded worker) that process is not ours to end.
@@ -134,6 +144,15 @@ class WorkerProcess:
         self._wait_for_the_end()
         self._stop()
         return self._exit_status()
+
+    def _has_its_rights(self) -> bool:
+        """Said before anything fails for want of them. A burst would go on for ever; others wait until they are given."""
+        try:
+            with own_connection(self.options.alias, "start"):
+                return self.maintenance.rights.look()
+        except DatabaseTrouble as error:
+            journal.trouble("the look at the rights", error)
+            return True
 
     def _told_within(self, seconds: float) -> bool:
         """Wait; whether somebody asked to stop."""

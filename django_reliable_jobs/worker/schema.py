@@ -10,6 +10,7 @@ from django.db import Error as DatabaseTrouble
 
 from django_reliable_jobs.migration_lock import pending_migrations
 from django_reliable_jobs.store.connections import own_connection
+from django_reliable_jobs.worker import journal
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -32,6 +33,8 @@ def wait_for_schema(alias: str, limit: float, stopped: Callable[[float], bool]) 
             why = "migrations of django_reliable_jobs are not applied yet; `manage.py migrate` does it"
         except DatabaseTrouble as error:
             why = f"the database cannot be reached: {str(error).strip()}"
+            if journal.is_missing_right(error):
+                why = f"{str(error).strip()}: its role needs USAGE on the schema and SELECT on django_migrations"
         if why != said:
             said = why
             logger.warning("the worker waits: %s", why)

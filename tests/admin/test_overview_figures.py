@@ -149,7 +149,7 @@ def test_workers_are_stale_after_a_lease_and_show_what_they_hold() -> None:
 )
 def test_which_queues_a_worker_serves(queues: str, mail: bool, stock: bool) -> None:
     now = timezone.now()
-    worker = WorkerFigures(UUID(int=1), "h", 1, "0", queues, 8, 0, False, now, 0.0, 0.0, False, 0)
+    worker = WorkerFigures(UUID(int=1), "h", 1, "0", queues, 8, 0, False, "", now, 0.0, 0.0, False, 0)
     assert (worker.serves("mail"), worker.serves("stock")) == (mail, stock)
 
 

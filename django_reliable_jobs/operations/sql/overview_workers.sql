@@ -1,5 +1,5 @@
 -- The workers' rows, those that were seen within a lease first; `unseen` are the seconds since the last heartbeat.
-SELECT id, host, pid, version, queues, slots, busy, stopping, {moment last_seen},
+SELECT id, host, pid, version, queues, slots, busy, stopping, problem, {moment last_seen},
        extract(epoch FROM statement_timestamp() - {moment last_seen})::float8 AS unseen,
        extract(epoch FROM statement_timestamp() - {moment started_at})::float8 AS age
   FROM django_reliable_jobs_worker
