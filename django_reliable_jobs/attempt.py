@@ -31,7 +31,7 @@ Clock = Callable[[], float]
 class Attempt:
     """Times are `time.monotonic()` seconds of this process, and `elapsed()` for the lease; a host's wall clock has no say."""
 
-    __slots__ = ("_first", "ask_at", "begun_word", "claimed_at", "deadline", "key", "lease", "on_stop", "progress",
+    __slots__ = ("_first", "ask_at", "begun_word", "came_back", "claimed_at", "deadline", "key", "lease", "on_stop", "progress",
                  "safe_until", "started", "told", "took")  # fmt: skip
 
     def __init__(self, lease: Lease, safe_until: float = float("inf")) -> None:
@@ -47,6 +47,8 @@ class Attempt:
         self.started: float | None = None
         #: Seconds that the handler ran, once it has come back.
         self.took: float | None = None
+        #: When the handler has come back; its slot's connections are put in order then.
+        self.came_back: float | None = None
         self.deadline: float | None = None
         #: The last reported progress (JSON text), taken by the next heartbeat or exchange.
         self.progress: str | None = None
@@ -120,6 +122,11 @@ class Attempt:
         """Record what the attempt came to; False when that was decided before."""
         said = (outcome, settled)
         return self._first.setdefault("outcome", said) is said
+
+    @property
+    def has_left(self) -> bool:
+        """Somebody has said `leave`."""
+        return "slot" in self._first
 
     def leave(self, who: object) -> bool:
         """The attempt no longer occupies its slot: its handler came back, or its thread is written off. False when the

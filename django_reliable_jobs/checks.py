@@ -87,6 +87,21 @@ def check_isolation_level(app_configs: Any = None, **_: Any) -> list[CheckMessag
 
 
 @register(TAG)
+def check_autocommit(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
+    """E009: without autocommit nothing that web processes enqueue or claim is committed. Workers say it themselves."""
+    settings = _settings()
+    if settings is None or settings.database not in connections.settings:
+        return []
+    if connections[settings.database].settings_dict.get("AUTOCOMMIT", True):
+        return []
+    message = (
+        f"The database {settings.database!r} has AUTOCOMMIT = False: what is enqueued outside of atomic() is lost."
+    )
+    hint = "Take AUTOCOMMIT out of DATABASES; open transactions with atomic(), or with ATOMIC_REQUESTS."
+    return [Error(message, hint=hint, id=f"{TAG}.E009")]
+
+
+@register(TAG)
 def check_routers(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
     """E005, E006: no router keeps the app's tables away from DATABASE, or sends writes elsewhere."""
     settings = _settings()

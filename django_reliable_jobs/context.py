@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import logging
 import threading
@@ -24,7 +25,9 @@ from django_reliable_jobs.errors import JobCancelled
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.returned import awaited_here, refuse_awaitable, refuse_unrun, to_the_end
 from django_reliable_jobs.store import checkpoint as store
+from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.store.settle import bound_idle
+from django_reliable_jobs.store.tokens import fencing_tokens
 from django_reliable_jobs.text import safe_text
 
 T = TypeVar("T")
@@ -41,6 +44,7 @@ class JobContext:
     def __init__(self, attempt: Attempt, alias: str | None) -> None:
         self._attempt = attempt
         self._alias = alias  # None: there is no row, what is saved stays in memory
+        self._token = attempt.lease.token
         self._state: Any = None
         self._loaded = False
         self._uncommitted = False  # a checkpoint was saved in a transaction that has not been seen to commit
@@ -66,8 +70,13 @@ class JobContext:
 
     @property
     def fencing_token(self) -> int:
-        """Greater than the token of every earlier claim; pass it to whatever must refuse a stale writer."""
-        return self._attempt.lease.token
+        """Greater than the token of every earlier claim; pass it to whatever must refuse a stale writer.
+
+        In `.call()`, which claims nothing, it is drawn from the same sequence when it is first asked for.
+        """
+        if self._alias is None and not self._token:
+            self._token = _new_token()
+        return self._token
 
     @property
     def idempotency_key(self) -> str:
@@ -154,10 +163,11 @@ class JobContext:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """Logs to `django_reliable_jobs.job` with the job's name, id and attempt in each message and record."""
-        lease = self._attempt.lease
-        extra = {"job_id": lease.job_id, "job_name": lease.name, "job_attempt": lease.attempt}
-        return _JobLogger(_logger, extra)
+        """Logs to `django_reliable_jobs.job`, with the job's name, id and attempt in each message.
+
+        Each record also has `job_id`, `job_name`, `job_queue` and `job_attempt`, as the worker's own about an attempt have.
+        """
+        return _JobLogger(_logger, self._attempt.lease.log_fields)
 
 
 class _JobLogger(logging.LoggerAdapter[logging.Logger]):
@@ -200,18 +210,21 @@ def _here(alias: str, function: Callable[[], T]) -> T:
 
 def _in_own_transaction(alias: str, function: Callable[[], T]) -> T:
     """Run it where its commit does not depend on the caller's: on another connection if the caller is in `atomic()`."""
-    if not connections[alias].in_atomic_block:
-        return function()
+    return _elsewhere(alias, function) if connections[alias].in_atomic_block else function()
+
+
+def _elsewhere(alias: str, function: Callable[[], T]) -> T:
+    """Run it in a thread with a connection of its own."""
     result: list[T] = []
     errors: list[BaseException] = []
 
     def target() -> None:
         try:
-            result.append(function())
+            # Beside Django's pool: the caller has one of its connections already, and the others may be waiting for theirs.
+            with own_connection(alias, "beside a job"):
+                result.append(function())
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             errors.append(error)
-        finally:
-            connections.close_all()
 
     thread = threading.Thread(target=target, name="reliable-jobs-own-transaction")
     thread.start()
@@ -219,6 +232,15 @@ def _in_own_transaction(alias: str, function: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     return result[0]
+
+
+def _new_token() -> int:
+    alias = conf.current().database
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return fencing_tokens(alias)[0]
+    return _elsewhere(alias, lambda: fencing_tokens(alias)[0])  # Django's own connections refuse an event loop's thread
 
 
 def _local_context(definition: JobDefinition) -> JobContext:

@@ -85,6 +85,10 @@ class Snooze(ReliableJobsError):
         self.delay = requested_delay(delay)
 
 
+class HandlerError(ReliableJobsError):
+    """In log records: what a handler raised, as text. It ran in another process, or its definition hides values."""
+
+
 class StopHandler(BaseException):
     """Base of the signals that stop a running handler. Not an `Exception`, on purpose."""
 

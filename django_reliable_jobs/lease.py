@@ -9,7 +9,7 @@ lowers and an operator's retry resets.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class LeaseKey(NamedTuple):
@@ -38,10 +38,19 @@ class Lease(NamedTuple):  # which takes a fifth of the time to make that a froze
     run_at: datetime
     #: Seconds from the claim until the job expires unless it has begun; None: it does not, or an earlier attempt had begun.
     expires_in: float | None = None
+    #: How often this job was handed back for the infrastructure's failures since its last success (protocol 30).
+    infrastructure_failures: int = 0
 
     @property
     def key(self) -> LeaseKey:
         return LeaseKey(self.job_id, self.token)
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """What log records about this attempt bear, as `extra`."""
+        return {
+            "job_id": self.job_id, "job_name": self.name, "job_queue": self.queue, "job_attempt": self.attempt,
+        }  # fmt: skip
 
     @property
     def last_attempt(self) -> bool:

@@ -6,9 +6,9 @@ the write is allowed: the row does, by its token.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from django_reliable_jobs.states import REASON_EXPIRED, REASON_UNKNOWN_JOB, JobStatus
+from django_reliable_jobs.states import REASON_EXPIRED, REASON_INFRASTRUCTURE, REASON_UNKNOWN_JOB, JobStatus
 
 
 @dataclass(slots=True, frozen=True)
@@ -18,6 +18,15 @@ class ErrorRecord:
     kind: str
     message: str
     traceback: str
+    #: For the log of the process in which it was raised, and only until it is written; None if its values are hidden.
+    exception: BaseException | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[type[ErrorRecord], tuple[str, str, str]]:
+        return ErrorRecord, (self.kind, self.message, self.traceback)
+
+    def let_go(self) -> None:
+        """The exception holds its frames, and they the attempt."""
+        object.__setattr__(self, "exception", None)
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,6 +78,11 @@ def failed(delay: float, error: ErrorRecord, *, last_attempt: bool, reason: str 
     if last_attempt:
         return Outcome(JobStatus.DEAD, reason=dead_reason, error=error)
     return Outcome(JobStatus.FAILED, reason=reason, delay=delay, error=error)
+
+
+def infrastructure(delay: float, error: ErrorRecord) -> Outcome:
+    """Not the job's fault: another attempt after `delay` seconds, and this one is handed back. The row counts these."""
+    return Outcome(JobStatus.FAILED, reason=REASON_INFRASTRUCTURE, delay=delay, error=error, give_back=True)
 
 
 def cancelled(reason: str, error: ErrorRecord | None = None) -> Outcome:

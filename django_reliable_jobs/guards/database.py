@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from django.db import Error as DatabaseTrouble
 from django.db import InterfaceError, OperationalError, connections
@@ -13,6 +14,8 @@ from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.overdue import watch
 from django_reliable_jobs.store import guards
 from django_reliable_jobs.store.connections import close
+
+T = TypeVar("T")
 
 #: SQLSTATE classes and codes of a server that is not there, or that ended the statement because it took too long:
 #: connections, resources, an operator's intervention (a cancelled query too), system errors, lock and idle timeouts.
@@ -25,22 +28,30 @@ class DatabaseStore:
     in_database = True
 
     def acquire(self, alias: str, key: str, owner: str, ttl: float | None, until: float | None = None) -> int | None:
-        with reachable(alias):
-            return guards.acquire(alias, key, owner, ttl, until)
+        return _asked(alias, lambda: guards.acquire(alias, key, owner, ttl, until))
 
     def renew(
         self, alias: str, key: str, token: int, ttl: float | None, until: float | None = None, *, done: bool = False
     ) -> bool:
-        with reachable(alias):
-            return guards.renew(alias, key, token, ttl, until, done=done)
+        return _asked(alias, lambda: guards.renew(alias, key, token, ttl, until, done=done))
 
     def release(self, alias: str, key: str, token: int) -> bool:
-        with reachable(alias):
-            return guards.release(alias, key, token)
+        return _asked(alias, lambda: guards.release(alias, key, token))
 
     def now(self, alias: str) -> float:
-        with reachable(alias):
-            return guards.now(alias)
+        return _asked(alias, lambda: guards.now(alias))
+
+
+def _asked(alias: str, statement: Callable[[], T]) -> T:
+    """Outside of a transaction it is asked again after a serialization error: the server's default level may be stricter than
+    READ COMMITTED, and each such error means that somebody else got on."""
+    while True:
+        try:
+            with reachable(alias):
+                return statement()
+        except OperationalError as error:
+            if getattr(error.__cause__, "sqlstate", None) != "40001" or in_transaction(alias):
+                raise
 
 
 @contextmanager

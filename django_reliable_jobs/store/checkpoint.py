@@ -19,5 +19,5 @@ def save(alias: str, key: LeaseKey, value: str) -> int:
     """Save in the caller's transaction; the new version. Raises `StaleToken`, and then nothing is saved."""
     rows = run(alias, "checkpoint_save", {"job_id": key.job_id, "token": key.token, "value": value})
     if not rows:
-        raise StaleToken(f"job {key.job_id}: a newer attempt than token {key.token} owns the checkpoint.")
+        raise StaleToken(f"job {key.job_id} is not running under token {key.token} any more: nothing is saved.")
     return int(rows[0][0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import logging
 import os
 import socket
@@ -13,6 +14,7 @@ from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import IsolationLevel
 
 from django_reliable_jobs import conf
 
@@ -38,9 +40,10 @@ def own_connection(alias: str, name: str, **changes: Any) -> Iterator[BaseDataba
             "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000,
             "application_name": f"reliable_jobs {name}",
         } | options | {
-            "server_side_binding": True, "connect_timeout": _connect_timeout(connection, options),
+            "server_side_binding": True, "isolation_level": IsolationLevel.READ_COMMITTED,
+            "connect_timeout": _connect_timeout(connection, options),
         } | changes  # fmt: skip
-    connection.settings_dict = connection.settings_dict | {"OPTIONS": options, "CONN_MAX_AGE": None}
+    connection.settings_dict = connection.settings_dict | {"OPTIONS": options, "CONN_MAX_AGE": None, "AUTOCOMMIT": True}
     connection.queries_log = deque(maxlen=1)
     if connection.vendor == "postgresql":
         connection.connect = partial(_connect, connection, connection.connect)  # type: ignore[method-assign]
@@ -77,8 +80,28 @@ def _connect(connection: BaseDatabaseWrapper, connect: Callable[[], None]) -> No
     # once must not be another one. Compiling it would take longer than running it.
     raw.execute(
         "SELECT set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false),"
-        " set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false)"
+        " set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false),"
+        " set_config('default_transaction_isolation', 'read committed', false)"
     )
+
+
+@contextmanager
+def read_committed(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Transactions that are begun inside are READ COMMITTED, whatever the server's or the project's default is (protocol 18).
+
+    Costs no round trip: BEGIN says so. May connect.
+    """
+    connection.ensure_connection()
+    raw = connection.connection
+    before = raw.isolation_level
+    if before is not IsolationLevel.READ_COMMITTED:
+        raw.isolation_level = IsolationLevel.READ_COMMITTED
+    try:
+        yield
+    finally:
+        if raw is connection.connection and before is not IsolationLevel.READ_COMMITTED:
+            with suppress(Exception):  # it is closed, or left in a transaction: whoever tidies up throws it away
+                raw.isolation_level = before
 
 
 def close(connection: BaseDatabaseWrapper) -> None:
@@ -122,8 +145,27 @@ def cut(connection: BaseDatabaseWrapper) -> None:
 
     The file descriptor stays its owner's.
     """
+    _cut(connection.connection)
+
+
+def cancel_and_cut(connection: BaseDatabaseWrapper, timeout: float = 2.0) -> None:
+    """From another thread, which does not wait: `cut`, but first the server is asked to end the statement.
+
+    It would go on there for nobody, beside the same one that comes again. A silent server has `timeout` seconds to answer.
+    """
+    raw = connection.connection
+
+    def end() -> None:
+        cancel_query(raw, timeout)
+        _cut(raw)
+
+    if raw is not None:
+        _thread.start_new_thread(end, ())  # threading's own takes locks that a stopped handler may have kept
+
+
+def _cut(raw: Any) -> None:
     try:
-        with socket.socket(fileno=os.dup(connection.connection.pgconn.socket)) as duplicate:
+        with socket.socket(fileno=os.dup(raw.pgconn.socket)) as duplicate:
             duplicate.shutdown(socket.SHUT_RDWR)
     except Exception as error:  # noqa: BLE001 - it is closed already
-        logger.debug("cutting a connection to %r failed: %s", connection.alias, error)
+        logger.debug("cutting a connection failed: %s", error)

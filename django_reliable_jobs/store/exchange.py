@@ -170,14 +170,14 @@ def wish_params(wish: Wish) -> dict[str, Any]:
 
 def lease_from(row: Row) -> Lease:
     (job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
-     scheduled_for, run_at, expires_in) = row  # fmt: skip
+     scheduled_for, run_at, expires_in, infrastructure_failures) = row  # fmt: skip
     # What is compared and handed back does not depend on USE_TZ.
     run_at = run_at.replace(tzinfo=UTC)
     if scheduled_for is not None:  # the handler's
         scheduled_for = as_django(scheduled_for)
     return Lease(
         job_id, token, name, queue, priority, args, kwargs, attempt, max_attempts, losses, timeout, idempotency_key,
-        scheduled_for, run_at, expires_in,
+        scheduled_for, run_at, expires_in, infrastructure_failures,
     )  # fmt: skip
 
 

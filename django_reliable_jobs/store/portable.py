@@ -20,7 +20,8 @@ from django.utils import timezone
 
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus, QueueState
-from django_reliable_jobs.states import CLAIMABLE, FINISHED, REASON_REQUESTED
+from django_reliable_jobs.outcome import Outcome
+from django_reliable_jobs.states import CLAIMABLE, FINISHED, REASON_INFRASTRUCTURE, REASON_REQUESTED
 from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish, sort_leases
 from django_reliable_jobs.store.tokens import fencing_tokens
 
@@ -129,6 +130,7 @@ def _claim(alias: str, worker: UUID, lease: float, jobs: Sequence[Job]) -> list[
                 job.scheduled_for,
                 job.run_at if timezone.is_aware(job.run_at) else timezone.make_aware(job.run_at),
                 None if expires_in is None or job.first_started_at or job.attempts else expires_in.total_seconds(),
+                job.infrastructure_failures,
             )
         )
     return leases
@@ -153,6 +155,13 @@ def _settle(alias: str, worker: UUID, offer: Offer) -> bool:
         attempts=F("attempts") - int(outcome.give_back),
         first_started_at=NullIf(F("first_started_at"), F("started_at")) if outcome.unbegun else F("first_started_at"),
         unknown_since=None,
+        infrastructure_failures=(
+            job.infrastructure_failures + 1
+            if outcome.reason == REASON_INFRASTRUCTURE
+            else 0
+            if outcome.status == JobStatus.DONE or _snoozed(outcome)
+            else job.infrastructure_failures
+        ),
         result=None if outcome.result is None else Value(json.loads(outcome.result), JSONField()),
         progress=None if job_progress is None else Value(job_progress, JSONField()),
         locked_by=F("locked_by") if finished else None,
@@ -174,3 +183,7 @@ def _settle(alias: str, worker: UUID, offer: Offer) -> bool:
             traceback=outcome.error.traceback,
         )
     return True
+
+
+def _snoozed(outcome: Outcome) -> bool:
+    return outcome.status == JobStatus.QUEUED and outcome.delay is not None and not outcome.unbegun

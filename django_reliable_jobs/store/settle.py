@@ -8,8 +8,11 @@ from django_reliable_jobs.store.exchange import Offer
 from django_reliable_jobs.store.statements import change, run
 
 
-def settle(alias: str, worker: UUID, offer: Offer) -> bool:
-    """Whether the row was written; False means that the lease is lost and the transaction has to be rolled back."""
+def settle(alias: str, worker: UUID, offer: Offer, idle: float = 15.0) -> bool:
+    """Whether the row was written; False means that the lease is lost and the transaction has to be rolled back.
+
+    The server ends the transaction if its commit does not come within `idle` seconds.
+    """
     lease, outcome, progress = offer
     params = {
         "job_id": lease.job_id,
@@ -20,6 +23,7 @@ def settle(alias: str, worker: UUID, offer: Offer) -> bool:
         "give_back": int(outcome.give_back),
         "result": outcome.result,
         "progress": progress,
+        "idle": max(1, int(idle * 1000)),
     }
     if not run(alias, "settle", params):
         return False

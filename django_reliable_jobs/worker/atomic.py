@@ -21,22 +21,29 @@ from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.returned import refuse_awaitable, refuse_unrun
+from django_reliable_jobs.store.connections import read_committed
 from django_reliable_jobs.store.exchange import Offer
 from django_reliable_jobs.store.settle import bound_idle, settle
-from django_reliable_jobs.worker import executor
+from django_reliable_jobs.worker import executor, journal
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
 
 def execute(
-    attempt: Attempt, definition: JobDefinition, alias: str, worker: UUID, context: JobContext
+    attempt: Attempt,
+    definition: JobDefinition,
+    alias: str,
+    worker: UUID,
+    context: JobContext,
+    judge: executor.Judge = executor.never,
 ) -> tuple[Outcome, bool]:
     """The outcome, and whether it is in the database already."""
     lease = attempt.lease
     committed: list[Outcome] = []
+    begun = False
     try:
         args, kwargs = payload.loads_call(lease.args, lease.kwargs)
-        with transaction.atomic(using=alias, durable=True):
+        with read_committed(connections[alias]), transaction.atomic(using=alias, durable=True):
             attempt.check()
             if lease.timeout is not None:
                 bound_idle(alias, lease.timeout + conf.current().grace)
@@ -49,22 +56,28 @@ def execute(
             # The first callback: it tells a commit that went well from an error in a later callback.
             transaction.on_commit(note_the_commit, using=alias)
             variables, handler = invocation(definition, context, args, kwargs)
+            begun = True
             value = variables.run(handler)
             refuse_awaitable(value, "an atomic job runs in one thread and transaction, where nothing can be awaited.")
             refuse_unrun(value)
             outcome.append(executor.outcome_of_value(lease, definition, value))
             with connections[alias].cursor() as cursor:
                 cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            if not settle(alias, worker, Offer(lease, outcome[0], attempt.take_progress())):
+            idle = min(conf.current().lease / 2, (lease.timeout or float("inf")) + conf.current().grace)
+            if not settle(alias, worker, Offer(lease, outcome[0], attempt.take_progress()), idle):
                 raise LeaseLost(f"job {lease.job_id}: another worker owns it now")
     except BaseException as error:
+        if not begun and attempt.stop_kind is None and (why := judge(error)):
+            journal.unbegun(attempt, f"{why}: {error}")
+            return executor.unbegun(), False
         if not committed:
-            return executor.outcome_of_error(attempt, definition, error), False
+            return executor.outcome_of_error(attempt, definition, error, judge), False
         name, status = f"{lease.name} #{lease.job_id}", committed[0].status
         if isinstance(error, StopHandler):
-            logger.warning("%s is %s; it was told to stop in the callbacks after its commit", name, status)
+            text = "%s is %s; it was told to stop in the callbacks after its commit"
+            logger.warning(text, name, status, extra=lease.log_fields)
         else:
-            kept = executor.record(lease, definition, error).traceback if definition.redact else ""
-            text = "%s is %s; a callback after its commit failed%s"
-            logger.error(text, name, status, kept and f"\n{kept}", exc_info=None if kept else error)
+            text = "%s is %s; a callback after its commit failed"
+            kept = executor.record(lease, definition, error)
+            logger.error(text, name, status, exc_info=journal.exc_info(kept), extra=lease.log_fields)
     return committed[0], True

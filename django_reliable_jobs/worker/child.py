@@ -23,7 +23,7 @@ from django_reliable_jobs.errors import UnknownJob
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.outcome import ErrorRecord
 from django_reliable_jobs.worker import executor
-from django_reliable_jobs.worker.isolation import Ended, Hello, Progress, RunJob, StopJob
+from django_reliable_jobs.worker.isolation import Ended, Hello, Progress, RunJob, StopJob, Tidied
 from django_reliable_jobs.worker.runner import Runner
 from django_reliable_jobs.worker.signals import install
 
@@ -90,13 +90,14 @@ def live(descriptor: int, alias: str, worker: UUID) -> None:
         except UnknownJob as error:
             raise SystemExit(f"the child process does not know the job: {error}") from None
         outcome, settled = runner.run(attempt, definition)
-        runner.tidy()
         _limit_memory(None)
         try:
             channel.send(Ended(outcome, settled))
         except MemoryError:
             kept = ErrorRecord("MemoryError", "there was no memory left to report the outcome", "")
             channel.send(Ended(executor.transient(attempt.lease, definition, kept), False))
+        runner.tidy()
+        channel.send(Tidied())
         with suppress(OSError, ValueError):
             sys.stdout.flush()
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import logging
 import re
 import select
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 from django.db import connections
@@ -33,23 +35,86 @@ _LOCAL_CONFIG = re.compile(r"^\s*select set_config\('[a-z_.]+', (?:%\(\w+\)s|[^(
 _INTO_TEMPORARY = re.compile(r"\binto\s+(?:local\s+|global\s+)?temp(?:orary)?\s")
 
 
-class Traces:
-    """Watches the statements of a slot's thread for those that leave a trace on the session."""
+#: A transaction that the handler itself wants to be read-only: a refused write is not the server's doing then.
+_WANTS_READ_ONLY = re.compile(r"(?:^|;)\s*(?:set|begin|start|select)\b[^;]*\bread[ _]only\b")
+#: Where Django's own wrapper classes live. Another one may keep what a handler sets (a tenant's schema) in itself.
+_DJANGOS_OWN = ("django.db.backends.", "django.contrib.gis.db.backends.")
 
-    def __init__(self) -> None:
+
+class Traces:
+    """Watches the statements of a slot's thread for those that leave a trace on the session.
+
+    On PostgreSQL by the driver's cursors, so that raw ones are seen too; elsewhere by Django's. `alias` is the jobs' database,
+    whose connections commit what is not in a transaction, whatever the project's AUTOCOMMIT says.
+    """
+
+    def __init__(self, alias: str = "") -> None:
+        self.alias = alias
         self.left: set[str] = set()
+        #: Aliases on which the handler has asked for a read-only transaction.
+        self.read_only: set[str] = set()
+        #: What the project has installed on the connections when they were opened.
+        self._installed: dict[str, list[Any]] = {}
 
     def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
-        if leaves_a_trace(sql if isinstance(sql, str) else _text(sql)):
-            self.left.add(context["connection"].alias)
+        self.note(context["connection"].alias, sql)
         return execute(sql, params, many, context)
+
+    def note(self, alias: str, sql: Any) -> None:
+        """A statement is about to be run."""
+        text = sql if isinstance(sql, str) else _text(sql)
+        if leaves_a_trace(text):
+            self.left.add(alias)
+        if "read" in text.lower() and _WANTS_READ_ONLY.search(text.lower()):
+            self.read_only.add(alias)
 
     def watch(self) -> list[BaseDatabaseWrapper]:
         """Watch all of this thread's connections, opened or not, and return them."""
-        wrappers = list(connections.all())
-        for connection in wrappers:
+        return [self.prepare(connection) for connection in connections.all()]
+
+    def prepare(self, connection: BaseDatabaseWrapper) -> BaseDatabaseWrapper:
+        """Have this wrapper watched, from its next connection on."""
+        if connection.alias == self.alias:
+            connection.settings_dict = connection.settings_dict | {"AUTOCOMMIT": True}
+        if connection.vendor != "postgresql":
             connection.execute_wrappers.append(self)
-        return wrappers
+        connection.connect = partial(self._connect, connection, connection.connect)  # type: ignore[method-assign]
+        return connection
+
+    def _connect(self, connection: BaseDatabaseWrapper, connect: Callable[[], None]) -> None:
+        """What `connection_created` has installed belongs to the connection, not to the handler that happened to open it."""
+        before = list(connection.execute_wrappers)
+        connect()
+        if added := connection.execute_wrappers[len(before) :]:
+            old = self._installed.get(connection.alias, [])
+            connection.execute_wrappers[:] = [w for w in before if not any(w is one for one in old)] + added
+            self._installed[connection.alias] = added
+        if connection.vendor == "postgresql":
+            watch_cursors(connection.connection, partial(self.note, connection.alias))
+
+    def restore_wrappers(self, connection: BaseDatabaseWrapper) -> None:
+        """Take off what the handler has left, and put back what it has taken off."""
+        ours = [] if connection.vendor == "postgresql" else [self]
+        connection.execute_wrappers[:] = ours + self._installed.get(connection.alias, [])
+
+
+def watch_cursors(raw: Any, note: Callable[[Any], None]) -> None:
+    """Have `note` called with each statement of this psycopg connection, whoever made the cursor."""
+    raw._reliable_jobs_note = note
+    if not hasattr(raw.cursor_factory, "reliable_jobs_notes"):
+        raw.cursor_factory = _noting(raw.cursor_factory)
+
+
+@cache
+def _noting(kind: Any) -> Any:
+    class Noting(kind):  # type: ignore[misc]
+        reliable_jobs_notes = True
+
+        def execute(self, query: Any, *args: Any, **options: Any) -> Any:
+            self.connection._reliable_jobs_note(query)
+            return super().execute(query, *args, **options)
+
+    return Noting
 
 
 def _text(sql: Any) -> str:
@@ -72,31 +137,53 @@ def leaves_a_trace(sql: str) -> bool:
 
 
 def tidy(wrappers: list[BaseDatabaseWrapper], traces: Traces, *, tainted: bool = False) -> None:
-    """Put a thread's connections in order before its next attempt. Never raises.
+    """In their thread: put its connections in order for the next attempt. Never raises, and asks no server anything: one that
+    has just failed may be silent.
 
-    Rolls back what was left open, closes what is unusable, too old, or bears a trace; empties the query log. `tainted`
-    closes all of them: a cancellation may have landed on any.
+    Rolls back what was left open by closing it; closes what had an error, has become read-only, is too old, or bears a trace;
+    empties the query log. `tainted` closes all of them: a cancellation may have landed on any.
     """
-    for connection in wrappers:
-        connection.execute_wrappers[:] = [traces]
+    for index, connection in enumerate(wrappers):
+        if not type(connection).__module__.startswith(_DJANGOS_OWN):
+            wrappers[index] = _made_anew(connection, traces)
+            continue
+        traces.restore_wrappers(connection)
         connection.force_debug_cursor = False
         if connection.connection is None and not connection.in_atomic_block:
             continue
         try:
             if (
                 tainted
+                or connection.errors_occurred
                 or connection.alias in traces.left
                 or connection.in_atomic_block
-                or not connection.get_autocommit()
+                or not connection.autocommit
                 or _in_transaction(connection)
+                or (connection.alias == traces.alias and _is_read_only(connection))
             ):
                 close(connection)
             else:
-                connection.close_if_unusable_or_obsolete()
+                connection.close_if_unusable_or_obsolete()  # which asks the server only after an error
                 connection.queries_log.clear()
         except Exception:  # noqa: BLE001 - a connection that cannot even be asked is thrown away
             close(connection)
     traces.left.clear()
+    traces.read_only.clear()
+
+
+def _made_anew(connection: BaseDatabaseWrapper, traces: Traces) -> BaseDatabaseWrapper:
+    close(connection)
+    made = connections.create_connection(connection.alias)
+    connections[connection.alias] = made
+    return traces.prepare(made)
+
+
+def _is_read_only(connection: BaseDatabaseWrapper) -> bool:
+    """As far as the server has said so: it tells its clients when it becomes a standby, or read-only by default."""
+    info = getattr(connection.connection, "info", None)
+    if info is None:
+        return False
+    return any(info.parameter_status(name) == "on" for name in ("in_hot_standby", "default_transaction_read_only"))
 
 
 def drop_the_dead(wrappers: list[BaseDatabaseWrapper]) -> None:
@@ -116,6 +203,19 @@ def drop_the_dead(wrappers: list[BaseDatabaseWrapper]) -> None:
                 close(connection)
         except Exception:  # noqa: BLE001 - it is closed already
             close(connection)
+
+
+def pools_that_are_too_small(slots: int) -> list[tuple[str, int]]:
+    """The aliases with a pool of Django's that has not a connection for each slot, and how many it has."""
+    found = []
+    for alias, settings in connections.settings.items():
+        pool = (settings.get("OPTIONS") or {}).get("pool")
+        if pool:
+            options = pool if isinstance(pool, dict) else {}
+            most = options.get("max_size") or options.get("min_size", 4)  # psycopg_pool's own default
+            if most < slots:
+                found.append((alias, most))
+    return found
 
 
 def leave_nothing_open() -> None:

@@ -70,12 +70,12 @@ class _Selector(selectors.DefaultSelector):
 class CoroutineRunner:
     """The loop and the executor of one slot; made when its first coroutine handler comes."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, alias: str = "") -> None:
         self._selector = _Selector()
         self.loop = asyncio.SelectorEventLoop(self._selector)
         self._selector.stop = self.loop.stop
         self.loop.set_task_factory(self._make_task)
-        self.traces = Traces()
+        self.traces = Traces(alias)
         self.wrappers: list[BaseDatabaseWrapper] = []
         self.executor = _SyncThread(1, thread_name_prefix=f"{name}-sync", initializer=self._watch)
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -107,6 +107,11 @@ class Watchdog(threading.Thread):
             where = slot.where()
             if attempt.stop(DeadlineExceeded):
                 self._decide(attempt, definition, DeadlineExceeded, where)
+        if attempt.came_back is not None and now - attempt.came_back >= self.grace:
+            if self.pool.write_off(slot, attempt):
+                logger.warning("the connections of %s cannot be put in order: it is written off", slot.name)
+                self._written_off()
+            return
         if attempt.stopped_at is None:
             return
         since = now - attempt.stopped_at

@@ -42,9 +42,28 @@ from django_reliable_jobs.text import describe_exception, safe_text
 logger = logging.getLogger("django_reliable_jobs.worker")
 
 Call = Callable[..., Any]
+#: Says what of the infrastructure has failed if an error comes of that, otherwise nothing. See `worker.infrastructure`.
+Judge = Callable[[BaseException], str]
+
+#: So many times a job is handed back for the infrastructure's failures before they count as its own (protocol 30).
+FREE_FAILURES = 3
+#: Seconds to wait at least after each of them: together they outlast a failover. Jittered to 50-100 %.
+FREE_PAUSES = (4.0, 15.0, 45.0)
+#: Seconds after which a job is tried again that could not begin for want of a connection. Jittered likewise.
+UNBEGUN_PAUSE = 2.0
 
 
-def execute(attempt: Attempt, definition: JobDefinition, call: Callable[[list[Any], dict[str, Any]], Any]) -> Outcome:
+def never(error: BaseException) -> str:
+    """No error is the infrastructure's."""
+    return ""
+
+
+def execute(
+    attempt: Attempt,
+    definition: JobDefinition,
+    call: Callable[[list[Any], dict[str, Any]], Any],
+    judge: Judge = never,
+) -> Outcome:
     """Decode the arguments, `call` the handler with them, and say what came of it. Never raises an `Exception`."""
     lease = attempt.lease
     try:
@@ -52,7 +71,7 @@ def execute(attempt: Attempt, definition: JobDefinition, call: Callable[[list[An
         value = call(*payload.loads_call(lease.args, lease.kwargs))
         refuse_unrun(value)
     except BaseException as error:  # noqa: BLE001 - that is the point: the attempt fails, the slot goes on
-        return outcome_of_error(attempt, definition, error)
+        return outcome_of_error(attempt, definition, error, judge)
     return outcome_of_value(lease, definition, value)
 
 
@@ -67,11 +86,14 @@ def outcome_of_value(lease: Lease, definition: JobDefinition, value: Any) -> Out
     try:
         return outcome.done(payload.dumps(value, "the result", conf.current().max_payload_bytes))
     except PayloadError as error:
-        logger.warning("%s #%s is DONE, but its result is not stored: %s", lease.name, lease.job_id, error)
+        text = "%s #%s is DONE, but its result is not stored: %s"
+        logger.warning(text, lease.name, lease.job_id, error, extra=lease.log_fields)
         return outcome.done(reason=REASON_RESULT)
 
 
-def outcome_of_error(attempt: Attempt, definition: JobDefinition, error: BaseException) -> Outcome:
+def outcome_of_error(
+    attempt: Attempt, definition: JobDefinition, error: BaseException, judge: Judge = never
+) -> Outcome:
     """What an exception means. A handler that was told to stop is judged by why, whatever it raises on its way out."""
     lease = attempt.lease
     if isinstance(error, Retry):
@@ -82,7 +104,7 @@ def outcome_of_error(attempt: Attempt, definition: JobDefinition, error: BaseExc
         return outcome.dead(REASON_PERMANENT, record(lease, definition, error))
     if attempt.stop_kind is None and isinstance(error, LeaseLost):
         # Not this job's lease: that of a guard the handler held, or the settle of an atomic job was refused.
-        return transient(lease, definition, record(lease, definition, error))
+        return infrastructure(lease, definition, record(lease, definition, error), "the lease of a guard was lost")
     if attempt.stop_kind is not None or isinstance(error, StopHandler):
         kind: Any = attempt.stop_kind or type(error)
         kept = record(lease, definition, error)
@@ -92,7 +114,25 @@ def outcome_of_error(attempt: Attempt, definition: JobDefinition, error: BaseExc
         return stopped(lease, definition, kind, kept)
     if isinstance(error, definition.dead_on):
         return outcome.dead(REASON_PERMANENT, record(lease, definition, error))
+    if why := judge(error):
+        return infrastructure(lease, definition, record(lease, definition, error), why)
     return transient(lease, definition, record(lease, definition, error))
+
+
+def infrastructure(lease: Lease, definition: JobDefinition, error: ErrorRecord, why: str) -> Outcome:
+    """Not the job's fault: no attempt is used the first few times. On the last attempt a failure like any other, since
+    `max_attempts` bounds how often a job is begun."""
+    times = lease.infrastructure_failures
+    if times < FREE_FAILURES and not lease.last_attempt:
+        pause = FREE_PAUSES[times] * random.uniform(0.5, 1.0)
+        return outcome.infrastructure(max(pause, _delay(lease, definition)), error)
+    said = f"{why}; " + ("it was the last attempt" if times < FREE_FAILURES else f"handed back {times} times before")
+    return transient(lease, definition, replace(error, message=f"{error.message[:9_000]} [{said}]"))
+
+
+def unbegun() -> Outcome:
+    """The handler was not called, for want of a connection."""
+    return replace(outcome.UNBEGUN, delay=UNBEGUN_PAUSE * random.uniform(0.5, 1.0))
 
 
 def stopped(lease: Lease, definition: JobDefinition, kind: type[StopHandler], error: ErrorRecord) -> Outcome:
@@ -121,7 +161,9 @@ def transient(lease: Lease, definition: JobDefinition, error: ErrorRecord, reaso
 def record(lease: Lease, definition: JobDefinition, error: BaseException) -> ErrorRecord:
     """What is kept of the error, without the values of redacted arguments that it quotes."""
     hidden = _secrets(lease, definition)
-    return ErrorRecord(*(redaction.scrub(text, hidden) for text in describe_exception(error)))
+    kind, message, trace = (redaction.scrub(text, hidden) for text in describe_exception(error))
+    # Of a job that hides values only the scrubbed texts: the frames hold the values, and so may whatever it was raised from.
+    return ErrorRecord(kind, message, trace, None if definition.redact else error)
 
 
 def _secrets(lease: Lease, definition: JobDefinition) -> list[str]:

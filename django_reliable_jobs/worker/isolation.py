@@ -17,6 +17,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -34,6 +35,8 @@ logger = logging.getLogger("django_reliable_jobs.worker")
 JOBS_PER_CHILD = 100
 #: Seconds between two looks at the memory of a child with a `memory_limit`.
 MEMORY_LOOK = 0.2
+#: Seconds that a child gets to put its connections in order, which asks no server anything.
+TIDY_WAIT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,11 @@ class Ended:
 
     outcome: Outcome
     settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """From the child: its connections are in order, it may have the next job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +214,17 @@ class IsolatedRunner:
                 os.kill(self._pid, signal.SIGKILL)
 
     def tidy(self) -> bool:
-        """The child puts its own connections in order."""
+        """The child puts its own connections in order; one that does not come to an end with that is killed."""
+        if not self._used_up and self._channel is not None:
+            tidied, until = False, time.monotonic() + TIDY_WAIT
+            with suppress(EOFError, OSError):
+                while not tidied and self._channel.poll(max(0.0, until - time.monotonic())):
+                    tidied = isinstance(
+                        self._channel.recv(), Tidied
+                    )  # else late progress of a thread that was left behind
+            if not tidied:
+                self._used_up = True
+                self._kill()
         if self._used_up:
             self.close()
         return True

@@ -5,19 +5,26 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from django.db import InterfaceError, OperationalError
 
 from django_reliable_jobs import registry
 from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.errors import HandlerError
 from django_reliable_jobs.log_limit import LogLimit
-from django_reliable_jobs.states import JobStatus
+from django_reliable_jobs.outcome import ErrorRecord
+from django_reliable_jobs.states import REASON_INFRASTRUCTURE, JobStatus
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
 _limit = LogLimit()
 #: Jobs of unknown names that went DEAD since the last line about the name.
 _unsaid_dead: Counter[str] = Counter()
+#: Attempts that failed by no fault of their job since the last line about one.
+_unsaid_failures: Counter[str] = Counter()
+#: Whose frames come before a handler's.
+_OURS = ("django_reliable_jobs.worker.", "asyncio.")
 
 
 def not_done(attempt: Attempt) -> None:
@@ -26,17 +33,55 @@ def not_done(attempt: Attempt) -> None:
     if outcome is None:
         return
     error = f": {outcome.error.kind}: {outcome.error.message[:500]}" if outcome.error is not None else ""
+    more: dict[str, Any] = {"extra": lease.log_fields, "exc_info": exc_info(outcome.error)}
     if outcome.status is JobStatus.DEAD:
-        logger.error(
-            "%s #%s is DEAD after attempt %s (%s)%s", lease.name, lease.job_id, lease.attempt, outcome.reason, error
-        )
-    elif outcome.status is JobStatus.FAILED:
-        logger.warning(
-            "%s #%s failed, attempt %s of %s, again in %.1f s%s",
-            lease.name, lease.job_id, lease.attempt, lease.max_attempts or "any number", outcome.delay or 0.0, error,
+        text = "%s #%s is DEAD after attempt %s (%s)%s"
+        logger.error(text, lease.name, lease.job_id, lease.attempt, outcome.reason, error, **more)
+    elif outcome.reason == REASON_INFRASTRUCTURE:
+        _not_its_fault(
+            "%s #%s could not go on, no attempt used, again in %.1f s%s%s",
+            (lease.name, lease.job_id, outcome.delay or 0.0, error), more,
         )  # fmt: skip
+    elif outcome.status is JobStatus.FAILED:
+        of = lease.max_attempts or "any number"
+        text = "%s #%s failed, attempt %s of %s, again in %.1f s%s"
+        logger.warning(text, lease.name, lease.job_id, lease.attempt, of, outcome.delay or 0.0, error, **more)
     elif outcome.status is JobStatus.CANCELLED:
-        logger.info("%s #%s is cancelled", lease.name, lease.job_id)
+        logger.info("%s #%s is cancelled", lease.name, lease.job_id, extra=lease.log_fields)
+    if outcome.error is not None:
+        outcome.error.let_go()
+
+
+def unbegun(attempt: Attempt, why: str) -> None:
+    """The handler was not called, for want of a connection."""
+    lease = attempt.lease
+    _not_its_fault(
+        "%s #%s could not begin and is handed back: %s%s", (lease.name, lease.job_id, why), {"extra": lease.log_fields}
+    )
+
+
+def _not_its_fault(text: str, values: tuple[Any, ...], more: dict[str, Any]) -> None:
+    """Once a minute, with the number of others since: when the database fails it fails under all jobs."""
+    if _limit.due("infrastructure"):
+        unsaid = _unsaid_failures.pop("all", 0)
+        logger.warning(text, *values, f" ({unsaid} more since the last message)" if unsaid else "", **more)
+    else:
+        _unsaid_failures["all"] += 1
+
+
+def exc_info(error: ErrorRecord | None) -> Any:
+    """For a log record: the exception with the handler's own frames; text that says the same where it is not at hand."""
+    if error is None or error.kind == "Retry":
+        return None
+    if (exception := error.exception) is not None:
+        trace = exception.__traceback__
+        while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+            trace = trace.tb_next
+        return type(exception), exception, trace or exception.__traceback__
+    told = HandlerError(f"{error.kind}: {error.message}")
+    if error.traceback:
+        told.__cause__ = HandlerError(f'\n"""\n{error.traceback}"""')
+    return HandlerError, told, None
 
 
 def outcome_refused(attempt: Attempt) -> None:
@@ -44,8 +89,10 @@ def outcome_refused(attempt: Attempt) -> None:
     status = attempt.outcome.status if attempt.outcome is not None else "nothing"
     logger.warning(
         "%s #%s: this worker lost its lease (token %s), so its outcome %s is dropped",
-        attempt.lease.name, attempt.lease.job_id, attempt.lease.token, status,
+        attempt.lease.name, attempt.lease.job_id, attempt.lease.token, status, extra=attempt.lease.log_fields,
     )  # fmt: skip
+    if attempt.outcome is not None and attempt.outcome.error is not None:
+        attempt.outcome.error.let_go()
 
 
 def not_isolated(attempt: Attempt) -> None:

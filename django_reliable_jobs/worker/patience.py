@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_reliable_jobs.store.connections import cut
+from django_reliable_jobs.store.connections import cancel_and_cut
 from django_reliable_jobs.worker import journal
 from django_reliable_jobs.worker.shared_state import SharedState
 
@@ -54,7 +54,7 @@ class Patience:
             if now - started > self.limit and self._waiting.get(me, (0.0,))[0] == started:
                 if connection.connection is not None:
                     journal.cut(now - started)
-                    cut(connection)
+                    cancel_and_cut(connection, min(2.0, self.limit / 5))
                 elif times < CONNECTING and self._shared is not None:
                     # It is connecting. What is below half a lease over all hosts may wait for the name server for longer.
                     self._shared.moved(me)

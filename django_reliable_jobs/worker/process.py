@@ -28,6 +28,7 @@ from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.store import presence
 from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.worker import exit_codes, journal
+from django_reliable_jobs.worker.connections import pools_that_are_too_small
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.deadlines import Watchdog
 from django_reliable_jobs.worker.engine import Engine, Told
@@ -126,6 +127,12 @@ class WorkerProcess:
             "worker %s: %s:%s, %d slots, %s", self.worker, socket.gethostname(), os.getpid(), self.options.slots,
             self.options.queues,
         )  # fmt: skip
+        for alias, most in pools_that_are_too_small(self.options.slots):
+            logger.warning(
+                'the pool of the database %r has at most %d connections, and this process has %d slots: handlers wait for one'
+                ' another. Give its OPTIONS["pool"] a max_size of at least the slots, or leave the pool out',
+                alias, most, self.options.slots,
+            )  # fmt: skip
         limit = float(conf.current().migrate["LOCK_TIMEOUT"])
         if not wait_for_schema(self.options.alias, limit, self._told_within):
             return exit_codes.OK if self._asked_to_stop else exit_codes.BROKEN

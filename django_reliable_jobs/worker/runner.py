@@ -23,7 +23,7 @@ from django_reliable_jobs.errors import StopHandler
 from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.returned import has_to_be_awaited, to_the_end
 from django_reliable_jobs.stopping import Target
-from django_reliable_jobs.worker import atomic, executor
+from django_reliable_jobs.worker import atomic, executor, infrastructure
 from django_reliable_jobs.worker.connections import Traces, cancel_queries, close_all, drop_the_dead, tidy
 from django_reliable_jobs.worker.coroutines import CoroutineRunner
 
@@ -42,7 +42,7 @@ class Runner:
         self.worker = worker
         self.thread_id = threading.get_ident()
         self._target = Target()
-        self._traces = Traces()
+        self._traces = Traces(alias)
         self._wrappers: list[BaseDatabaseWrapper] = self._traces.watch()
         self._coroutines: CoroutineRunner | None = None
         self._tainted = False
@@ -67,7 +67,7 @@ class Runner:
     def _handle(self, attempt: Attempt, definition: JobDefinition) -> tuple[Outcome, bool]:
         context = JobContext(attempt, self.alias)
         if definition.atomic:
-            return atomic.execute(attempt, definition, self.alias, self.worker, context)
+            return atomic.execute(attempt, definition, self.alias, self.worker, context, self._judge)
 
         def call(args: list[Any], kwargs: dict[str, Any]) -> Any:
             variables, handler = invocation(definition, context, args, kwargs)
@@ -78,11 +78,17 @@ class Runner:
                 return self._loop().run(to_the_end(value), variables)
             return value
 
-        return executor.execute(attempt, definition, call), False
+        return executor.execute(attempt, definition, call, self._judge), False
+
+    def _judge(self, error: BaseException) -> str:
+        traces = [self._traces, *([self._coroutines.traces] if self._coroutines is not None else [])]
+        return infrastructure.reason(
+            error, self.alias, wants_read_only=any(self.alias in one.read_only for one in traces)
+        )
 
     def _loop(self) -> CoroutineRunner:
         if self._coroutines is None:
-            self._coroutines = CoroutineRunner(self.name)
+            self._coroutines = CoroutineRunner(self.name, self.alias)
         return self._coroutines
 
     def _on_stop(self, attempt: Attempt, kind: type[StopHandler]) -> None:

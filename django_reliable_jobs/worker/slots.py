@@ -67,13 +67,17 @@ class Slot(threading.Thread):
             if self.pool.shared is not None:
                 attempt.begun_word = self.pool.shared.begin(attempt.key.token, attempt.key.job_id)
             outcome, settled = runner.run(attempt, definition)
+        if not attempt.has_left:
+            attempt.decide(outcome, settled=settled)
+        attempt.came_back = time.monotonic()
+        attempt.took = attempt.came_back - (attempt.started or 0.0)
+        tidied = runner.tidy()  # the slot is not free, and under the watchdog, until it is ready for another
         if not attempt.leave(self):
             self.written_off = True  # whoever has written this thread off may not have come to say so yet
             return
-        attempt.took = time.monotonic() - (attempt.started or 0.0)
         self.current = None
         self.pool.finished(attempt, outcome, settled=settled)
-        if not runner.tidy():
+        if not tidied:
             self.pool.written_off += 1
 
     def _runner_for(self, attempt: Attempt, definition: JobDefinition) -> Runner | IsolatedRunner:

@@ -35,6 +35,12 @@ def context_of(job: Job, **changes: Any) -> JobContext:
     return JobContext(Attempt(lease_of(job, **changes)), "default")
 
 
+def claimed_again(job: Job) -> JobContext:
+    token = next_token()
+    Job.objects.filter(pk=job.pk).update(fencing_token=token)
+    return context_of(job, token=token)
+
+
 def test_the_first_look_finds_nothing_and_stamps_the_row(job: Job, ctx: JobContext) -> None:
     assert ctx.state is None
     saved = JobCheckpoint.objects.get()
@@ -61,7 +67,7 @@ def test_state_is_read_once(ctx: JobContext, django_assert_num_queries: DjangoAs
 
 def test_an_older_attempt_cannot_save_once_a_newer_one_has_looked(job: Job, ctx: JobContext) -> None:
     ctx.checkpoint(1)
-    newer = context_of(job, token=next_token())
+    newer = claimed_again(job)
     assert newer.state == 1
     with pytest.raises(StaleToken, match=f"job {job.pk}"):
         ctx.checkpoint(2)
@@ -171,3 +177,17 @@ def test_a_transaction_with_a_checkpoint_cannot_idle_for_ever(job: Job) -> None:
         assert 30_000 < int(value) <= 90_000
     [(value,)] = fetch("SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'")
     assert value == "0", "for that transaction only"
+
+
+@pytest.mark.parametrize("status", ["DEAD", "CANCELLED", "FAILED", "QUEUED", "DONE"])
+def test_a_handler_that_goes_on_after_its_job_is_settled_saves_nothing(job: Job, ctx: JobContext, status: str) -> None:
+    """Case P20."""
+    ctx.checkpoint(1)
+    Job.objects.filter(pk=job.pk).update(status=status, locked_by=None, locked_until=None)
+    with pytest.raises(StaleToken, match=f"job {job.pk} is not running under token {job.fencing_token}"):
+        ctx.checkpoint(2)
+    with pytest.raises(StaleToken), transaction.atomic():
+        Mark.objects.create(label="the batch")
+        ctx.checkpoint(3)
+    assert JobCheckpoint.objects.get().value == 1
+    assert not Mark.objects.exists()

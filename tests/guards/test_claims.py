@@ -10,7 +10,7 @@ import pytest
 from django_reliable_jobs.guards import aclaim_once, aclaim_period, claim_once, claim_period
 from django_reliable_jobs.schedules import CronExpression, ScheduleError
 from tests.guards.conftest import NULL, Configure, run
-from tests.races.sessions import together, wait_until
+from tests.races.sessions import Session, together, wait_until
 
 LONG = 10 * 365 * 86_400  # seconds: a period that does not end during a test
 
@@ -97,3 +97,16 @@ def test_the_null_store_grants_everything(database: None, configure: Configure) 
     configure(STORE=NULL)
     assert [claim_period("report", LONG), claim_period("report", LONG)] == [True, True]
     assert [claim_once("event"), claim_once("event")] == [True, True]
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_stricter_default_level_of_the_server_changes_no_answer(database: None, level: str) -> None:
+    """Case P12: the rival whom the claim waited for has committed."""
+    with Session() as rival, Session() as late:
+        late.sql(f"SET default_transaction_isolation = '{level}'")
+        rival.begin()
+        assert rival.do(claim_once, "order") is True
+        answer = late.start(claim_once, "order")
+        late.waits_for(answer)
+        rival.commit()
+        assert answer.result(60) is False

@@ -15,7 +15,8 @@ from django_reliable_jobs.context import JobContext, run_in_context
 from django_reliable_jobs.fencing import fence
 from django_reliable_jobs.guards import advisory_xact_lock
 from django_reliable_jobs.models import Fence
-from tests.factories import JobFactory, lease_of
+from tests.factories import JobFactory, lease_of, next_token
+from tests.guards.app.jobs import fenced, fenced_async
 from tests.guards.app.models import Entry, Sheet
 from tests.guards.conftest import run
 from tests.races.sessions import Session, wait_until
@@ -235,3 +236,18 @@ def test_nothing_of_guards_or_fences_takes_an_advisory_lock_by_itself(way: str) 
         assert claim_once("b")
         assert advisory_locks() == 0
     wait_until(lambda: advisory_locks() == 0, "there is no advisory lock")
+
+
+@pytest.mark.parametrize("asynchronously", [False, True])
+def test_a_job_that_is_called_here_and_now_passes_its_fence(database: None, asynchronously: bool) -> None:
+    """Case U06: `.call()` has a real token, greater than those of earlier claims."""
+    earlier = next_token()
+    entries = [fenced_async, fenced] if asynchronously else [fenced]
+    for definition in entries:
+        first, second = (
+            run(definition.acall("called")) if asynchronously else definition.call("called") for _ in range(2)
+        )
+        assert earlier < first < second
+        earlier = second
+    assert tokens() == sorted(tokens())
+    assert len(tokens()) == 2 * len(entries)

@@ -15,7 +15,14 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from django_reliable_jobs import Backoff, JobContext, PermanentFailure, Retry, Snooze, current_job, job
-from tests.probes import sessions, standing, stubborn, transactions, wrapped  # noqa: F401 - their jobs are found with these
+from tests.probes import (  # noqa: F401 - their jobs are found with these
+    failover,
+    sessions,
+    standing,
+    stubborn,
+    transactions,
+    wrapped,
+)
 from tests.probes.models import Mark
 
 

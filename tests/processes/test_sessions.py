@@ -48,7 +48,7 @@ def same(found: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("what", [*STATEMENTS, "open atomic", "lock table", "autocommit off", "closed",
     "integrity error swallowed outside", "error swallowed without autocommit", "cursor mid-transaction", "copy",
-    "closed in atomic", "broken", "execute wrapper", "debug cursor"])  # fmt: skip
+    "closed in atomic", "broken", "execute wrapper", "debug cursor", "raw set"])  # fmt: skip
 def test_the_next_job_finds_the_connection_like_new(single: JobWorker, what: str) -> None:
     left = leave.using(queue="one").enqueue(what)
     assert same(after(left)) == LIKE_NEW

@@ -231,3 +231,12 @@ def test_every_id_is_documented() -> None:
     used = set(re.findall(r"\{TAG\}\.([EW]\d+)", sources))
     documented = set(re.findall(r"^### reliable_jobs\.([EW]\d+): ", pages.read_text(), re.MULTILINE))
     assert used == documented
+
+
+@pytest.mark.parametrize(("autocommit", "ids"), [(True, []), (False, ["reliable_jobs.E009"])])
+def test_without_autocommit_web_processes_commit_nothing(
+    monkeypatch: pytest.MonkeyPatch, autocommit: bool, ids: list[str]
+) -> None:
+    """Case P08."""
+    monkeypatch.setitem(checks.connections["default"].settings_dict, "AUTOCOMMIT", autocommit)
+    assert [message.id for message in checks.check_autocommit()] == ids

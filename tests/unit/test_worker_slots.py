@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from queue import SimpleQueue
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
 
 from django_reliable_jobs import outcome
 from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.errors import DeadlineExceeded
 from django_reliable_jobs.registry import find
 from django_reliable_jobs.states import JobStatus
+from django_reliable_jobs.worker.deadlines import Watchdog
+from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.runner import Runner
 from django_reliable_jobs.worker.slots import SlotPool
 from tests.unit.test_worker_attempt import lease
@@ -126,3 +131,36 @@ def test_the_watchdog_that_rests_between_jobs_is_woken_for_a_short_timeout(timeo
     pool.ask_for_a_round(0.5, lambda: rounds.append(None))
     pool.submit(Attempt(lease()._replace(timeout=timeout)), find("probes.noop"))
     assert bool(rounds) == asked
+
+
+def test_a_slot_is_not_free_until_its_connections_are_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Case P10: a clean-up that hangs is written off, with the outcome that the handler came to."""
+    tidies, go_on = threading.Event(), threading.Event()
+
+    def hang(_: Runner) -> bool:
+        tidies.set()
+        assert go_on.wait(60)
+        return True
+
+    monkeypatch.setattr(Runner, "tidy", hang)
+    pool, reports = pool_of_one()
+    attempt = submit(pool, 1)
+    assert tidies.wait(30)
+    (slot,) = pool.slots
+    assert (pool.free, slot.current and slot.current[0], reports.empty()) == (0, attempt, True)
+    assert not attempt.stop(DeadlineExceeded), "it is decided: no deadline hits the clean-up"
+    look_at = watchdog_of(pool)._look_at
+    look_at(slot, time.monotonic() - 60)
+    assert pool.slots == [slot]
+    look_at(slot, time.monotonic() + 60)
+    assert reports.get(timeout=30) is attempt
+    assert attempt.outcome is outcome.DONE
+    assert (pool.free, pool.written_off, slot in pool.slots) == (1, 1, False)
+    go_on.set()
+    slot.join(30)
+    assert reports.empty()
+    pool.close()
+
+
+def watchdog_of(pool: SlotPool) -> Watchdog:
+    return Watchdog(pool, Mock(), Patience(15), 5, lambda: None)

@@ -25,7 +25,8 @@ WITH offered AS MATERIALIZED (
                   %(results)s::text[], %(progresses)s::text[], %(error_attempts)s::int[], %(error_kinds)s::text[],
                   %(error_messages)s::text[], %(error_tracebacks)s::text[])
 ), owned AS MATERIALIZED (
-    SELECT o.*, job.cancel_requested_at IS NOT NULL AND o.status <> 'DONE' AS cancelled
+    SELECT o.*, job.cancel_requested_at IS NOT NULL AND o.status <> 'DONE' AS cancelled,
+           o.status = 'QUEUED' AND o.delay IS NOT NULL AND NOT o.unbegun AS snoozed
       FROM (SELECT * FROM offered ORDER BY job_id) AS o
      CROSS JOIN LATERAL (
         SELECT job.cancel_requested_at
@@ -41,6 +42,9 @@ WITH offered AS MATERIALIZED (
            first_started_at = CASE WHEN owned.unbegun THEN nullif(job.first_started_at, job.started_at)
                                    ELSE job.first_started_at END,
            unknown_since = NULL,
+           infrastructure_failures = CASE WHEN owned.reason = 'infrastructure' THEN job.infrastructure_failures + 1
+                                          WHEN owned.status = 'DONE' OR owned.snoozed THEN 0
+                                          ELSE job.infrastructure_failures END,
            result = owned.result::jsonb,
            progress = coalesce(owned.progress::jsonb, job.progress),
            locked_by = CASE WHEN owned.cancelled OR owned.status IN ('DONE', 'DEAD', 'CANCELLED')
@@ -115,6 +119,6 @@ WITH offered AS MATERIALIZED (
     {part_claimed}
 )
 SELECT (SELECT array_agg(settled.fencing_token) FROM settled), (SELECT count(*) FROM candidate),
-       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+       NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 UNION ALL
 SELECT NULL, NULL, claimed.* FROM claimed

@@ -20,4 +20,5 @@ RETURNING job.id, job.fencing_token, job.name, job.queue, job.priority, job.args
           job.idempotency_key,
           {moment job.scheduled_for} AT TIME ZONE 'UTC', {moment job.run_at} AT TIME ZONE 'UTC',
           CASE WHEN job.first_started_at = job.started_at AND job.attempts = 1
-               THEN extract(epoch FROM {moment job.expires_at} - statement_timestamp())::float8 END
+               THEN extract(epoch FROM {moment job.expires_at} - statement_timestamp())::float8 END,
+          job.infrastructure_failures

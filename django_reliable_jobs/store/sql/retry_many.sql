@@ -17,7 +17,7 @@ WITH wanted AS MATERIALIZED (
      GROUP BY wanted.unique_key, wanted.scope, CASE WHEN wanted.unique_key IS NULL THEN wanted.id END
 )
 UPDATE django_reliable_jobs_job AS job
-   SET status = 'QUEUED', reason = '', run_at = statement_timestamp(), attempts = 0, losses = 0,
+   SET status = 'QUEUED', reason = '', run_at = statement_timestamp(), attempts = 0, losses = 0, infrastructure_failures = 0,
        expires_at = NULL, cancel_requested_at = NULL, unknown_since = NULL, locked_by = NULL, result = NULL,
        progress = NULL, finished_at = NULL
   FROM free

@@ -8,6 +8,7 @@ import threading
 import time
 from datetime import timedelta
 
+from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 from django.db.models import F
 
@@ -65,3 +66,18 @@ def _write_when_told(token: int, attempt: int) -> None:
     for what, answer in write(token).items():
         Entry.objects.create(label=f"{what}: {answer}", token=token, pid=os.getpid())
     connections.close_all()
+
+
+@job(takes_context=True)
+def fenced(ctx: JobContext, name: str) -> int:
+    with transaction.atomic():
+        fence(name, ctx.fencing_token)
+        Entry.objects.create(label=name, token=ctx.fencing_token)
+    return ctx.fencing_token
+
+
+@job(takes_context=True)
+async def fenced_async(ctx: JobContext, name: str) -> int:
+    token = ctx.fencing_token
+    assert await sync_to_async(fenced.function)(ctx, name) == token
+    return token
