@@ -83,8 +83,9 @@ class Engine(threading.Thread):
         self.stopping = False
         self.failed = False
         self.ended = threading.Event()
-        self.claimed_jobs = 0
         self.waiting = Waiting(pool)
+        #: Claim no more than so many jobs, since a fresh process is to take over then; None: go on until it can.
+        self.recycle_after = options.max_jobs_per_process
         self._claiming = Claiming(options.queues, conf.current().poll)
         self._drained = False
         self._trouble = 0
@@ -116,7 +117,8 @@ class Engine(threading.Thread):
     def _done(self) -> bool:
         if not self.ledger.nothing_held:
             return False
-        return self.stopping or self._jobs_left() == 0 or (self.options.burst and self._drained)
+        all_run = self.options.max_jobs is not None and self.ledger.begun >= self.options.max_jobs
+        return self.stopping or all_run or (self.options.burst and self._drained)
 
     def _round(self) -> None:
         self.shared.moved()
@@ -180,7 +182,6 @@ class Engine(threading.Thread):
     def _hand_back(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
             attempt.withdraw(outcome.UNBEGUN)
-            self.claimed_jobs -= 1
             self.ledger.decided(attempt)
 
     def _room(self) -> tuple[int, int]:
@@ -201,8 +202,8 @@ class Engine(threading.Thread):
         return free, ahead
 
     def _jobs_left(self) -> int | None:
-        limits = [n for n in (self.options.max_jobs, self.options.max_jobs_per_process) if n is not None]
-        return max(0, min(limits) - self.claimed_jobs) if limits else None
+        limits = [n for n in (self.options.max_jobs, self.recycle_after) if n is not None]
+        return max(0, min(limits) - self.ledger.begun - len(self.ledger.held)) if limits else None
 
     def _wish(self, *, settles: bool) -> Wish | None:
         free, ahead = self._room()
@@ -252,6 +253,8 @@ class Engine(threading.Thread):
             self._claiming.freed()
             self._expect_again(offered)
             self._wake_others(offered)
+            if self.recycle_after is not None and self.ledger.begun >= self.recycle_after:
+                self._tell("worn out")
         self._show_saturation()
 
     def _expect_again(self, offered: Sequence[Attempt]) -> None:
@@ -284,7 +287,6 @@ class Engine(threading.Thread):
     def _take(self, lease: Lease, asked_at: float, safe_until: float) -> None:
         attempt = Attempt(lease, safe_until)
         self.ledger.hold(attempt)
-        self.claimed_jobs += 1
         if not self.accepting:
             attempt.decide(outcome.UNBEGUN)
             self.ledger.decided(attempt)

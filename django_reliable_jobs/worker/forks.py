@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import NamedTuple, NoReturn
@@ -14,9 +13,6 @@ from typing import NamedTuple, NoReturn
 from django_reliable_jobs.worker.isolation import ChildDied
 
 logger = logging.getLogger("django_reliable_jobs.supervisor")
-
-#: Requests taken from one worker at a time.
-AT_ONCE = 16
 
 
 class JobChild(NamedTuple):
@@ -33,12 +29,8 @@ class JobChildren:
         self._live = live
         self._children: dict[int, JobChild] = {}
 
-    def serve(self, worker: int, nursery: socket.socket) -> None:
-        """Fork the children that a worker has asked for."""
-        try:
-            _, channels, _, _ = socket.recv_fds(nursery, AT_ONCE, AT_ONCE)
-        except (BlockingIOError, ConnectionResetError):
-            return
+    def serve(self, worker: int, channels: Sequence[int]) -> None:
+        """Fork the children that a worker has asked for, each with its end of a channel."""
         for channel in channels:
             try:
                 pid = os.fork()

@@ -1,7 +1,7 @@
 """`isolation="process"`: the handler runs in a child process that can be killed.
 
 The child is forked by the supervisor, which has neither threads nor database connections to inherit; a slot asks for
-one through the nursery, a socket to the supervisor, and hands over one end of a channel. The child runs jobs that
+one over the worker's line to it, and hands over one end of a channel. The child runs jobs that
 come down the channel with the same `Runner` that a slot has, and sends back progress and outcomes. When it has died,
 the supervisor says so at the child's end of the channel, with its exit status: a segfault, an `os._exit` or the
 kernel's memory killer is a failed attempt of that one job.
@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import threading
 import time
 from contextlib import suppress
@@ -29,6 +28,7 @@ from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.outcome import ErrorRecord, Outcome
 from django_reliable_jobs.worker import executor
+from django_reliable_jobs.worker.supervisor_line import SupervisorLine
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -89,28 +89,12 @@ class ChildDied:
     code: int
 
 
-class Nursery:
-    """A worker's way to ask its supervisor for children. Used by all slots."""
-
-    def __init__(self, supervisor: socket.socket) -> None:
-        self._supervisor = supervisor
-        self._lock = threading.Lock()
-
-    def child(self) -> Connection:
-        """The channel to a new child. Raises `OSError` when the supervisor is gone."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            with self._lock:
-                socket.send_fds(self._supervisor, [b"f"], [theirs.fileno()])
-        return Connection(ours.detach())
-
-
 class IsolatedRunner:
     """A slot's runner for isolated jobs; the same interface as `Runner`."""
 
-    def __init__(self, name: str, nursery: Nursery) -> None:
+    def __init__(self, name: str, supervisor: SupervisorLine) -> None:
         self.name = name
-        self._nursery = nursery
+        self._supervisor = supervisor
         self._channel: Connection | None = None
         self._pid: int | None = None
         self._jobs = 0
@@ -141,7 +125,7 @@ class IsolatedRunner:
     def _ready(self) -> Connection:
         if self._channel is None or self._used_up:
             self.close()
-            self._channel = self._nursery.child()
+            self._channel = self._supervisor.child()
             hello = self._channel.recv()
             if not isinstance(hello, Hello):
                 raise ConnectionError(f"the child process did not start: {hello}")

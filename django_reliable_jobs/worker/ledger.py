@@ -41,6 +41,8 @@ class Ledger:
         self._shared = shared
         self.held: dict[LeaseKey, Attempt] = {}
         self.counts: Counter[str] = Counter()
+        #: How many jobs of those that are not held any more had begun.
+        self.begun = 0
         self._unrecorded: dict[LeaseKey, Attempt] = {}
         self._again_at = 0.0
         #: Outcomes that could not be recorded even alone: when they are offered again, and the pause before that.
@@ -61,6 +63,10 @@ class Ledger:
     @property
     def nothing_held(self) -> bool:
         return not self.held
+
+    def begun_in_all(self) -> int:
+        """How many jobs have begun, those that run included. In any thread."""
+        return self.begun + sum(attempt.started is not None for attempt in list(self.held.values()))
 
     def wait(self) -> float | None:
         """Seconds until there is something to offer; None when there is nothing."""
@@ -152,7 +158,8 @@ class Ledger:
                 journal.not_done(attempt)
 
     def _forget(self, attempt: Attempt) -> None:
-        self.held.pop(attempt.key, None)
+        if self.held.pop(attempt.key, None) is not None and attempt.started is not None:
+            self.begun += 1
         self._unrecorded.pop(attempt.key, None)
         self._apart.pop(attempt.key, None)
         if attempt.begun_word is not None and self._shared is not None:

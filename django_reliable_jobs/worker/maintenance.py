@@ -10,7 +10,9 @@ import math
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 from uuid import UUID
 
@@ -63,6 +65,7 @@ class Maintenance(threading.Thread):
         self._expired_at_once = BatchSize(BATCH, patience.limit / 4)
         self.rights = rights
         self.dead_workers = list(dead_workers)
+        self._died: SimpleQueue[DeadWorker] = SimpleQueue()
         self._pass_at = 0.0
         self._dead_until = time.monotonic() + DEAD_FOR
         self._stopping = threading.Event()
@@ -95,6 +98,10 @@ class Maintenance(threading.Thread):
         except DatabaseTrouble as error:
             journal.trouble("maintenance", error)
 
+    def has_died(self, worker: DeadWorker) -> None:
+        """From another thread: a sibling has died just now."""
+        self._died.put(worker)
+
     def stop(self) -> None:
         self._stopping.set()
 
@@ -116,6 +123,11 @@ class Maintenance(threading.Thread):
 
     def _pass_if_due(self, connection: BaseDatabaseWrapper) -> float:
         """Seconds until the next pass."""
+        with suppress(Empty):
+            while True:
+                self.dead_workers.append(self._died.get_nowait())
+                self._dead_until = time.monotonic() + DEAD_FOR
+                self._pass_at = 0.0
         if time.monotonic() >= self._pass_at:
             self._timed_pass(connection)
         return self._pass_at - time.monotonic()

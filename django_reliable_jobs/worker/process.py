@@ -3,6 +3,14 @@
 Stopping. First nothing more is claimed, and what waits in memory for a slot is handed back. Running handlers get the
 grace time to finish. Those that are left are told to stop and get a moment to obey; then they are handed back, no
 attempt used, and the process ends. A second signal skips the waiting.
+
+A handler that does not obey may go on while its job starts elsewhere. So children of isolated jobs are killed first, and
+what such a thread runs is handed back last: all else is settled, said and flushed by then, and the process ends with the
+answer to that statement.
+
+Replacing. A worker that has run many jobs, or uses much memory, asks its supervisor, which starts another beside it.
+Then it claims nothing more, hands back what has not begun, and waits for what runs, which only its timeouts bound. While
+its own predecessor does that, a worker is not replaced: it goes on.
 """
 
 from __future__ import annotations
@@ -13,27 +21,27 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from uuid import UUID
 
 from django.db import Error as DatabaseTrouble
 
-from django_reliable_jobs import __version__, conf, outcome, stopping
+from django_reliable_jobs import __version__, conf, outcome
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.store import presence
 from django_reliable_jobs.store.connections import own_connection
+from django_reliable_jobs.store.discover import discover
 from django_reliable_jobs.worker import exit_codes, journal
 from django_reliable_jobs.worker.connections import pools_that_are_too_small
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.deadlines import Watchdog
 from django_reliable_jobs.worker.engine import Engine, Told
+from django_reliable_jobs.worker.flushing import flush, within
 from django_reliable_jobs.worker.heart import Heart
-from django_reliable_jobs.worker.isolation import Nursery
 from django_reliable_jobs.worker.ledger import Ledger
 from django_reliable_jobs.worker.listener import Listener
 from django_reliable_jobs.worker.maintenance import DeadWorker, Maintenance
@@ -45,16 +53,27 @@ from django_reliable_jobs.worker.schema import wait_for_schema
 from django_reliable_jobs.worker.shared_state import MAIN, SharedState
 from django_reliable_jobs.worker.signals import install
 from django_reliable_jobs.worker.slots import SlotPool
+from django_reliable_jobs.worker.supervisor_line import DRAIN, GO_ON, RECYCLE, SupervisorLine, dead_of, ran
+from django_reliable_jobs.worker.wear import Wear
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
-#: Seconds that handlers get to end once they are told to stop at the end of the grace time.
+# What may pass after the grace time, in seconds; together it has to stay below the supervisor's OVERDUE.
+#: Handlers end that are told to stop.
 OBEY = 1.0
-#: Seconds that the last outcomes get to reach the database.
-LAST_WORDS = 5.0
+#: Killed children of isolated jobs are gone.
+BURY = 0.5
+#: The last outcomes reach the database.
+LAST_WORDS = 3.5
+#: The worker's own row goes; then the log reaches its file within FLUSH.
+GOODBYE = 1.0
+#: The jobs of handlers that did not obey are handed back.
+LAST_HAND_BACK = 2.0
 
-#: After so many stop exceptions the process is replaced even if it is never idle.
-MOST_STOPS = 100
+#: Seconds between two looks at whether all that runs has ended: longer the longer it takes.
+LOOK_EVERY = (0.02, 0.5)
+#: Seconds to wait for the supervisor's answer before a worker goes on that wants to be replaced.
+ANSWER_WITHIN = 5.0
 
 STOP = "stop"
 
@@ -67,16 +86,19 @@ class WorkerProcess:
         options: WorkerOptions,
         worker: UUID,
         dead_workers: Sequence[DeadWorker] = (),
-        nursery: Nursery | None = None,
+        supervisor: SupervisorLine | None = None,
         shared: SharedState | None = None,
     ) -> None:
         settings = conf.current()
-        self._supervised = shared is not None
         self.shared = shared = shared or SharedState(most_leases(options.slots))
         self.options = options
         self.worker = worker
         self.commands: SimpleQueue[str] = SimpleQueue()
+        self.supervisor = supervisor
+        #: A fresh process takes over, or is to.
         self.recycle = False
+        #: The output was flushed: whoever ends the process need not do it again.
+        self.flushed = False
         self._asked_to_stop = False
         self._at_once = False
         inbox: SimpleQueue[Attempt | Told | None] = SimpleQueue()
@@ -86,7 +108,7 @@ class WorkerProcess:
         contact = Contact(settings.lease)
         prefetch = Prefetch(settings.prefetch, options.slots)
         self.ledger = Ledger(options.alias, shared)
-        self.pool = SlotPool(options.slots, options.alias, worker, inbox.put, nursery, shared)
+        self.pool = SlotPool(options.slots, options.alias, worker, inbox.put, supervisor, shared)
         me = presence.Presence(
             worker,
             socket.gethostname()[:255],
@@ -100,6 +122,7 @@ class WorkerProcess:
         self.engine = Engine(
             worker, options, self.ledger, self.pool, self.heart, prefetch, patience, inbox, self.commands.put
         )
+        self.wear = Wear(options, self.ledger, self.pool, supervised=supervisor is not None)
         self.watchdog = Watchdog(
             self.pool, self.heart, patience, options.grace, lambda: self.commands.put("written off")
         )
@@ -188,6 +211,13 @@ class WorkerProcess:
         self._at_once = self._at_once or at_once
         self.commands.put(STOP)
 
+    def hear(self, line: str) -> None:
+        """What the supervisor says."""
+        if (dead := dead_of(line)) is not None:
+            self.maintenance.has_died(DeadWorker(*dead))
+        else:
+            self.commands.put(line)
+
     def _wait_for_the_end(self) -> None:
         round_ = min(1.0, conf.current().heartbeat / 2)
         while not self.engine.ended.is_set():
@@ -198,78 +228,122 @@ class WorkerProcess:
                 command = ""
             if command == STOP:
                 return
-            if self._worn_out():
+            if command == GO_ON:
+                self._go_on()
+            elif command == DRAIN or (self.wear.worn_out and self._may_be_replaced()):
                 self.recycle = True
                 return
 
-    def _worn_out(self) -> bool:
-        """Whether a fresh process should take over: threads written off, many jobs done, too much memory."""
-        lost = self.pool.written_off
-        if lost and (lost >= self.pool.size or not self.pool.occupied):
-            logger.warning("%d threads of this worker are written off: it makes way for a fresh process", lost)
-            return True
-        if self._may_be_damaged():
-            logger.info("%d handlers were stopped by an exception: the worker process is replaced", stopping.raised())
-            return True
-        limit = self.options.max_jobs_per_process
-        if limit is not None and self.engine.claimed_jobs >= limit:
-            return True
-        if self.options.max_rss is not None and _rss_mib() > self.options.max_rss:
-            logger.warning("this worker uses more than %d MiB: it makes way for a fresh process", self.options.max_rss)
-            return True
+    def _may_be_replaced(self) -> bool:
+        """Whether to stop for it now. Otherwise the supervisor is asked, and the worker goes on until it agrees."""
+        if self.options.burst and not self._work_is_due():
+            self._go_on()  # a burst is over when nothing is due: no fresh process for nothing
+            return False
+        if self.supervisor is None or self.options.max_jobs is not None:
+            return True  # one after the other: nobody can start another, or it has to know how many jobs are left
+        if time.monotonic() - (self.wear.since or 0.0) > ANSWER_WITHIN:
+            self._go_on()
+        self.supervisor.say(RECYCLE)
         return False
 
-    def _may_be_damaged(self) -> bool:
-        """A stop exception may have left a lock of any library taken: replace the process when that costs nothing."""
-        if not self._supervised or self.options.burst or self.options.max_jobs is not None:
-            return False
-        return stopping.raised() >= (1 if not self.pool.occupied else MOST_STOPS)
+    def _go_on(self) -> None:
+        self.engine.recycle_after = None
+        self.inbox.put(None)
 
-    def _rest(self, seconds: float) -> None:
-        """In the main thread, while it stops the worker."""
-        self.shared.moved()
-        time.sleep(seconds)
+    def _work_is_due(self) -> bool:
+        try:
+            with own_connection(self.options.alias, "look") as connection, self.patience.wait_for(connection):
+                return any(
+                    work.due_in <= 0 and work.queue in self.options.queues for work in discover(self.options.alias)
+                )
+        except DatabaseTrouble:
+            return True
 
     def _stop(self) -> None:
         self.engine.accepting = False
         self.heart.me.stopping = True
         self.heart.beat_soon()
-        self._hand_back(self.pool.withdraw(), outcome.UNBEGUN)
-        until = time.monotonic() + self.options.grace
+        self._withdraw()
+        if self.recycle:
+            self._drain()
         if self.pool.occupied:
-            logger.info(
-                "stopping: %d jobs are running, they have %g s to finish", len(self.pool.occupied), self.options.grace
-            )
-        while self.pool.occupied and time.monotonic() < until and not self._at_once:
-            self._rest(0.02)
+            self._cut()
+        self._end()
+
+    def _withdraw(self) -> None:
+        """Hand back what waits for a slot."""
+        for attempt in self.pool.withdraw():
+            self._hand_back(attempt, outcome.UNBEGUN)
+
+    def _drain(self) -> None:
+        """Wait for what runs, and for the database to record it, however long that takes; only a request to stop ends this."""
+        if self.pool.occupied:
+            logger.info("a fresh process has taken over; %d jobs run here to their end", len(self.pool.occupied))
+        began = time.monotonic()
+        while not (self.ledger.nothing_held or self._asked_to_stop or self.engine.ended.is_set()):
+            self.shared.moved()
+            with suppress(Empty):
+                self.commands.get(timeout=min(LOOK_EVERY[1], max(LOOK_EVERY[0], (time.monotonic() - began) / 10)))
+            self._withdraw()  # a claim that was under way
+
+    def _cut(self) -> None:
+        """Running handlers get the grace time, and a moment to obey when they are told to stop."""
+        logger.info(
+            "stopping: %d jobs are running, they have %g s to finish", len(self.pool.occupied), self.options.grace
+        )
+        self._wait(lambda: not self.pool.occupied or self._at_once, self.options.grace)
         for attempt in list(self.pool.occupied):
             attempt.stop(LeaseLost)
-        until = time.monotonic() + (OBEY / 5 if self._at_once else OBEY)
-        while self.pool.occupied and time.monotonic() < until:
-            self._rest(0.02)
-        self._hand_back(self.pool.withdraw(), outcome.UNBEGUN)
-        self._hand_back(list(self.pool.occupied), outcome.RELEASED)
-        self.engine.stopping = True
-        self.inbox.put(None)
-        until = time.monotonic() + LAST_WORDS
-        while not self.engine.ended.is_set() and time.monotonic() < until:
-            self._rest(0.02)
+        self._wait(lambda: not self.pool.occupied, OBEY / 5 if self._at_once else OBEY)
+        self.pool.kill_children()
+        self._wait(lambda: not self.pool.has_children_at_work, BURY)
+        self._withdraw()
+
+    def _end(self) -> None:
+        """Settle what has ended, say goodbye, and hand back last what does not."""
+        left = list(self.pool.occupied)
+        if not left:
+            self._let_the_engine_end()
+        keys = {attempt.key for attempt in left}
+        self._wait(lambda: self.engine.ended.is_set() or keys.issuperset(list(self.ledger.held)), LAST_WORDS)
+        settled = keys.issuperset(list(self.ledger.held))
+        if settled and not left:
+            self._wait(self.engine.ended.is_set, LAST_WORDS)
         for thread in (self.heart, self.maintenance, self.listener):
             thread.stop()
         self.pool.close()
         self.shared.leave()
-        self._say_goodbye()
+        if settled:
+            within(GOODBYE, self._say_goodbye)
+        else:
+            logger.error("the last outcomes did not reach the database; their leases run out")
+        counts = ", ".join(f"{n} {what.lower()}" for what, n in sorted(self.ledger.counts.items()))
+        logger.info("worker %s ends: %s", self.worker, counts or "idle")
+        if left:
+            logger.warning("%d handlers did not stop: their jobs are handed back as the process ends", len(left))
+            flush()
+            self.flushed = True
+            for attempt in left:
+                self._hand_back(attempt, outcome.RELEASED)
+            self._let_the_engine_end()
+            self._wait(self.engine.ended.is_set, LAST_HAND_BACK)
         self.watchdog.stop()
 
-    def _hand_back(self, attempts: Sequence[Attempt], what: Outcome) -> None:
-        for attempt in attempts:
-            attempt.decide(what)
-            self.inbox.put(attempt)
+    def _let_the_engine_end(self) -> None:
+        self.engine.stopping = True
+        self.inbox.put(None)
+
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not condition() and time.monotonic() < until:
+            self.shared.moved()
+            time.sleep(0.02)
+
+    def _hand_back(self, attempt: Attempt, what: Outcome) -> None:
+        attempt.decide(what)
+        self.inbox.put(attempt)
 
     def _say_goodbye(self) -> None:
-        if not self.engine.ended.is_set():
-            logger.error("the last outcomes did not reach the database; their leases run out")
-            return
         try:
             with own_connection(self.options.alias, "goodbye") as connection, self.patience.wait_for(connection):
                 presence.gone(self.options.alias, [self.worker])
@@ -278,22 +352,11 @@ class WorkerProcess:
 
     def _exit_status(self) -> int:
         counts = self.ledger.counts
-        logger.info(
-            "worker %s ends: %s",
-            self.worker,
-            ", ".join(f"{n} {what.lower()}" for what, n in sorted(counts.items())) or "idle",
-        )
+        if self.supervisor is not None and self.options.max_jobs is not None:
+            self.supervisor.say(ran(self.ledger.begun_in_all()))
         if self.engine.failed or not self.engine.ended.is_set():
             return exit_codes.BROKEN  # it may have left leases behind: whoever takes its place looks for them
-        if self.options.burst and (counts["FAILED"] or counts["DEAD"]):
-            return exit_codes.FAILURES
-        return exit_codes.RECYCLE if self.recycle else exit_codes.OK
-
-
-def _rss_mib() -> float:
-    """Resident memory of this process in MiB; 0 where the system does not tell."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-    except (OSError, ValueError, IndexError):
-        return 0.0
+        failures = self.options.burst and bool(counts["FAILED"] or counts["DEAD"])
+        if self.recycle and not (self.options.burst and not self._asked_to_stop and not self._work_is_due()):
+            return exit_codes.RECYCLE_AFTER_FAILURES if failures else exit_codes.RECYCLE
+        return exit_codes.FAILURES if failures else exit_codes.OK

@@ -20,9 +20,10 @@ from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.outcome import UNBEGUN, Outcome
 from django_reliable_jobs.worker import executor, journal
-from django_reliable_jobs.worker.isolation import IsolatedRunner, Nursery
+from django_reliable_jobs.worker.isolation import IsolatedRunner
 from django_reliable_jobs.worker.runner import Runner
 from django_reliable_jobs.worker.shared_state import SharedState
+from django_reliable_jobs.worker.supervisor_line import SupervisorLine
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -85,11 +86,11 @@ class Slot(threading.Thread):
         assert self._runner is not None
         if definition.isolation == "thread" and attempt.lease.losses < LOSSES_TO_ISOLATE:
             return self._runner
-        if self.pool.nursery is None:
+        if self.pool.supervisor is None:
             journal.not_isolated(attempt)
             return self._runner
         if self._child is None:
-            self._child = IsolatedRunner(self.name, self.pool.nursery)
+            self._child = IsolatedRunner(self.name, self.pool.supervisor)
         return self._child
 
     @property
@@ -122,7 +123,7 @@ class SlotPool:
         alias: str,
         worker: UUID,
         report: Callable[[Attempt], None],
-        nursery: Nursery | None = None,
+        supervisor: SupervisorLine | None = None,
         shared: SharedState | None = None,
     ) -> None:
         self.size = size
@@ -130,7 +131,7 @@ class SlotPool:
         self.alias = alias
         self.worker = worker
         self.report = report
-        self.nursery = nursery
+        self.supervisor = supervisor
         self.ready: SimpleQueue[tuple[Attempt, JobDefinition] | None] = SimpleQueue()
         #: What a slot took from `ready` too late to begin it without asking the database.
         self.doubtful: SimpleQueue[tuple[Attempt, JobDefinition]] = SimpleQueue()
@@ -228,6 +229,17 @@ class SlotPool:
         self.report(attempt)
         self._add()
         return True
+
+    def kill_children(self) -> None:
+        """Kill the child processes that run something now."""
+        for slot in list(self.slots):
+            work = slot.current
+            if slot.isolated and work is not None:
+                slot.insist(work[0], final=True)
+
+    @property
+    def has_children_at_work(self) -> bool:
+        return any(slot.isolated for slot in list(self.slots))
 
     def close(self) -> None:
         """Let idle slots end; those that still run something are daemon threads and end with the process."""

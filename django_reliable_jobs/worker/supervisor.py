@@ -4,12 +4,15 @@ It opens no database connection and starts no thread, so that its children inher
 process ids that it knows: a bare wait for any child would steal the exit codes of others' subprocesses. A worker that
 died may have left leases; the one that takes its place is told its id, and takes those leases back at once.
 
-A worker notices the death of its supervisor by the end of a pipe, and stops in order.
+A worker that wants to be replaced (`--max-jobs-per-process`, `--max-rss`, threads written off) asks here first: its
+successor is started before it is told to take nothing more, and it ends when what it runs has ended, whenever that is.
+So at most two processes share a place; the later one goes on working for as long as the earlier one lives.
+
+A worker notices the death of its supervisor by the end of its line to it (`supervisor_line`), and stops in order.
 """
 
 from __future__ import annotations
 
-import _thread
 import gc
 import logging
 import os
@@ -21,7 +24,7 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -30,43 +33,35 @@ from django_reliable_jobs.store import statements
 from django_reliable_jobs.worker import child as job_child
 from django_reliable_jobs.worker import exit_codes
 from django_reliable_jobs.worker.connections import leave_nothing_open
+from django_reliable_jobs.worker.flushing import flush
 from django_reliable_jobs.worker.forks import JobChildren
-from django_reliable_jobs.worker.isolation import Nursery
-from django_reliable_jobs.worker.maintenance import DEAD_FOR, DeadWorker
+from django_reliable_jobs.worker.maintenance import DeadWorker
 from django_reliable_jobs.worker.options import WorkerOptions
+from django_reliable_jobs.worker.places import Place, Running, ended_how, everybody, reap_orphans
 from django_reliable_jobs.worker.prefetch import most_leases
 from django_reliable_jobs.worker.process import WorkerProcess
 from django_reliable_jobs.worker.process_watch import ProcessWatch
 from django_reliable_jobs.worker.shared_state import SharedState
 from django_reliable_jobs.worker.signals import install
+from django_reliable_jobs.worker.supervisor_line import (
+    DRAIN,
+    GO_ON,
+    RECYCLE,
+    SupervisorLine,
+    WorkerLine,
+    dead_line,
+    ran_of,
+)
 
 logger = logging.getLogger("django_reliable_jobs.supervisor")
 
-#: A worker that died within this many seconds of its start is started again with a pause, doubled each time.
-SHORT_LIFE = 5.0
-PAUSE = (0.5, 15.0)
-#: Seconds beyond the grace time after which a worker that does not stop is killed.
-OVERDUE = 10.0
-#: Seconds that the end of a process waits for its last log lines to be written.
-FLUSH = 2.0
-
-
-@dataclass
-class Place:
-    """A place for a worker process. `dead` are predecessors in it whose leases are to be taken back; `killed` is why this
-    supervisor has killed its process."""
-
-    pid: int | None = None
-    worker: UUID | None = None
-    nursery: socket.socket | None = None
-    started: float = 0.0
-    start_at: float = 0.0
-    short_lives: int = 0
-    over: bool = False
-    dead: list[DeadWorker] = field(default_factory=list)
-    shared: SharedState | None = None
-    watch: ProcessWatch | None = None
-    killed: str | None = None
+#: Seconds beyond the grace time after which a worker that does not stop is killed. Whoever stops the supervisor has to
+#: wait for GRACE + 10 seconds.
+OVERDUE = 9.5
+#: Seconds until it is tried again to start a process when that failed: no memory, no processes, no descriptors left.
+START_PAUSE = 2.0
+#: Seconds between two log lines about that.
+SAY_EVERY = 60.0
 
 
 class Supervisor:
@@ -80,6 +75,7 @@ class Supervisor:
         self._signals = 0
         self._signals_sent = 0
         self._stop_by: float | None = None
+        self._say_again_at = 0.0
         self._job_children = JobChildren(self._be_a_job_child)
 
     def run(self) -> int:
@@ -87,7 +83,6 @@ class Supervisor:
         leave_nothing_open()
         statements.load_all()
         self._wake_read, self._wake_write = os.pipe()
-        self._life_read, self._life_write = os.pipe()
         for descriptor in (self._wake_read, self._wake_write):
             os.set_blocking(descriptor, False)
         before: dict[int, Any] = install((signal.SIGTERM, signal.SIGINT), self._on_signal)
@@ -105,7 +100,7 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             for number, handler in before.items():
                 signal.signal(number, handler)
-            for descriptor in (self._wake_read, self._wake_write, self._life_read, self._life_write):
+            for descriptor in (self._wake_read, self._wake_write):
                 os.close(descriptor)
             gc.unfreeze()
 
@@ -117,36 +112,60 @@ class Supervisor:
             self._stop_workers()
         else:
             for place in self.places:
-                if place.pid is None and not place.over and time.monotonic() >= place.start_at:
+                if place.current is None and not place.over and time.monotonic() >= place.start_at:
                     self._start(place)
-        if not any(place.pid for place in self.places) and (self._signals or all(p.over for p in self.places)):
+        if not any(everybody(self.places)) and (self._signals or all(place.over for place in self.places)):
             return True
         self._wait()
         return False
 
     def _wait(self) -> None:
-        nurseries = {place.nursery: place.pid for place in self.places if place.nursery is not None and place.pid}
         now = time.monotonic()
-        waits = [place.start_at - now for place in self.places if place.pid is None and not place.over]
-        sources = {self._wake_read: None} | {nursery.fileno(): nursery for nursery in nurseries}
-        poll = select.poll()  # `select.select` refuses a descriptor of 1,024 and more
-        for descriptor in sources:
-            poll.register(descriptor, select.POLLIN)
+        waits = [place.start_at - now for place in self.places if place.current is None and not place.over]
+        poll = select.poll()  # no `select`, which ends at descriptor 1,023
+        poll.register(self._wake_read, select.POLLIN)
+        lines = {}
+        for place in self.places:
+            for one in place.running:
+                if not one.line.over:
+                    lines[one.line.fileno()] = (place, one)
+                    poll.register(one.line, select.POLLIN)
         for descriptor, _ in poll.poll(1000 * max(0.01, min([1.0, *waits]))):
-            nursery = sources[descriptor]
-            if nursery is not None:
-                self._job_children.serve(nurseries[nursery] or 0, nursery)
+            if descriptor in lines:
+                self._hear(*lines[descriptor])
             else:
                 with suppress(BlockingIOError):
                     os.read(self._wake_read, 4096)
 
     def _look_at_all(self) -> None:
         """Kill what no longer runs and cannot say so."""
-        for place in self.places:
-            if place.pid is not None and place.watch is not None and (reason := place.watch.look(place.pid)):
-                place.killed = reason
+        for one in everybody(self.places):
+            if reason := one.watch.look(one.pid):
+                one.killed = reason
                 with suppress(ProcessLookupError):
-                    os.kill(place.pid, signal.SIGKILL)
+                    os.kill(one.pid, signal.SIGKILL)
+
+    def _hear(self, place: Place, one: Running) -> None:
+        """What a worker says."""
+        said, channels = one.line.hear()
+        self._job_children.serve(one.pid, channels)
+        for line in said:
+            if line == RECYCLE:
+                one.line.say(DRAIN if self._succeeded(place, one) else GO_ON)
+            else:
+                place.ran += ran_of(line)
+
+    def _succeeded(self, place: Place, one: Running) -> bool:
+        """Start a successor of the worker beside it, unless it has one or has a predecessor itself."""
+        if one is place.predecessor:
+            return True
+        if place.predecessor is not None or self._signals:
+            return False
+        place.predecessor, place.current = one, None
+        if not self._start(place):
+            place.predecessor, place.current = None, one
+            return False
+        return True
 
     def _on_signal(self) -> None:
         self._signals += 1
@@ -166,64 +185,81 @@ class Supervisor:
             self._stop_by = now + OVERDUE
 
     def _tell(self, number: int) -> None:
-        for place in self.places:
-            if place.pid is not None:
-                with suppress(ProcessLookupError):
-                    os.kill(place.pid, number)
+        for one in everybody(self.places):
+            with suppress(ProcessLookupError):
+                os.kill(one.pid, number)
 
-    def _start(self, place: Place) -> None:
+    def _start(self, place: Place) -> bool:
+        """Whether there is a process in the place now."""
+        options = self.options
+        if options.max_jobs is not None:
+            if place.ran >= options.max_jobs:
+                place.over = True
+                return False
+            options = replace(options, max_jobs=options.max_jobs - place.ran)
         worker = uuid.uuid4()
-        shared = SharedState(most_leases(self.options.slots))
-        ours, theirs = socket.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
+        try:
+            shared = SharedState(most_leases(options.slots))
+            ours, theirs = socket.socketpair()
+            try:
+                pid = os.fork()
+            except BaseException:
+                ours.close()
+                theirs.close()
+                raise
+        except OSError as error:
+            place.start_at = time.monotonic() + START_PAUSE
+            if time.monotonic() >= self._say_again_at:
+                self._say_again_at = time.monotonic() + SAY_EVERY
+                logger.error("cannot start a worker process, it is tried again: %s", error)
+            return False
         if pid == 0:
             ours.close()
-            self._be_a_worker(worker, place.dead, theirs, shared)
+            self._be_a_worker(options, worker, place.dead_workers, theirs, shared)
         theirs.close()
-        ours.setblocking(False)
-        place.pid, place.worker, place.nursery = pid, worker, ours
-        place.started = time.monotonic()
-        place.shared, place.watch, place.killed = shared, ProcessWatch(shared, conf.current().lease), None
+        watch = ProcessWatch(shared, conf.current().lease)
+        place.current = Running(pid, worker, WorkerLine(ours), time.monotonic(), shared, watch)
+        return True
 
     def _reap(self) -> None:
         self._job_children.reap()
         if os.getpid() == 1:
-            reap_orphans({place.pid for place in self.places} | self._job_children.pids)
+            reap_orphans({one.pid for one in everybody(self.places)} | self._job_children.pids)
         for place in self.places:
-            if place.pid is not None:
-                pid, status = os.waitpid(place.pid, os.WNOHANG)
-                if pid:
-                    self._ended(place, os.waitstatus_to_exitcode(status))
+            for one in place.running:
+                code = ended_how(one.pid)
+                if code is not None:
+                    self._ended(place, one, code)
 
-    def _ended(self, place: Place, code: int) -> None:
-        self._job_children.kill(place.pid)
-        if place.nursery is not None:
-            place.nursery.close()
-        now = time.monotonic()
+    def _ended(self, place: Place, one: Running, code: int) -> None:
+        self._job_children.kill(one.pid)
+        said_last, channels = one.line.hear()
+        place.ran += sum(ran_of(line) for line in said_last)
+        for channel in channels:
+            os.close(channel)
+        one.line.close()
         said = code - exit_codes.ORDERLY
-        died = said not in (exit_codes.OK, exit_codes.FAILURES, exit_codes.RECYCLE)
+        died = said not in exit_codes.AS_MEANT
         if died and not self._signals:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with status {said if said >= 0 else code}"
             if said == exit_codes.STUCK:
                 how = "has ended itself: a part of it stood still (where, is in its standard error)"
-            elif place.killed is not None:
-                how = f"was killed by its supervisor: {place.killed}"
-            logger.error("worker process %s (%s) %s; another takes its place", place.pid, place.worker, how)
-        if now - place.started > DEAD_FOR:
-            place.dead = []  # the one that ended has taken their leases back; one that died sooner may not have
-        if died and place.worker is not None:
-            begun = place.shared.begun() if place.shared is not None else None
-            place.dead.append(DeadWorker(place.worker, None if begun is None else tuple(begun)))
-            if self._limited:
+            elif one.killed is not None:
+                how = f"was killed by its supervisor: {one.killed}"
+            logger.error("worker process %s (%s) %s; another takes its place", one.pid, one.worker, how)
+        was_current = one is place.current
+        lost = place.ended(one, died=died)
+        if lost is not None and place.current is not None:
+            place.current.line.say(dead_line(lost.worker, lost.begun))
+        if self._limited:
+            if died or said in exit_codes.WITH_FAILURES:
                 self._code = exit_codes.FAILURES
-        if self._limited and said in (exit_codes.OK, exit_codes.FAILURES):
-            place.over = True
-            self._code = max(self._code, said)
-        place.short_lives = place.short_lives + 1 if died and now - place.started < SHORT_LIFE else 0
-        pause = 0.0 if place.short_lives <= 1 else min(PAUSE[1], PAUSE[0] * 2 ** min(place.short_lives - 2, 10))
-        place.pid, place.worker, place.nursery, place.start_at = None, None, None, now + pause
+            if died or said in exit_codes.WANT_ANOTHER:
+                place.over = False  # also when it was a predecessor, and its successor is done
+            elif was_current:
+                place.over = True
 
     # -- what the forked processes do
 
@@ -231,32 +267,33 @@ class Supervisor:
         """In a forked child: nothing of the supervisor's is left open or handled."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for descriptor in (self._wake_read, self._wake_write, self._life_write):
+        for descriptor in (self._wake_read, self._wake_write):
             os.close(descriptor)
-        for place in self.places:
-            if place.nursery is not None:
-                place.nursery.close()
+        for one in everybody(self.places):
+            one.line.close()
 
     def _be_a_worker(
-        self, worker: UUID, dead: list[DeadWorker], supervisor: socket.socket, shared: SharedState
-    ) -> NoReturn:
-        code = exit_codes.BROKEN
+        self, options: WorkerOptions, worker: UUID, dead: list[DeadWorker], supervisor: socket.socket,
+        shared: SharedState,
+    ) -> NoReturn:  # fmt: skip
+        code, flushed = exit_codes.BROKEN, False
         try:
             self._leave_supervision()
-            process = WorkerProcess(self.options, worker, tuple(dead), Nursery(supervisor), shared)
+            line = SupervisorLine(supervisor)
+            process = WorkerProcess(options, worker, tuple(dead), line, shared)
             process.handle_signals(supervised=True)
-            threading.Thread(target=_follow, args=(self._life_read, process), name="life-line", daemon=True).start()
+            threading.Thread(target=_listen, args=(line, process), name="supervisor-line", daemon=True).start()
             code = exit_codes.ORDERLY + process.run()
+            flushed = process.flushed
         except BaseException:
             logger.exception("the worker failed")
         finally:
-            _exit(code)
+            _exit(code, flushed=flushed)
 
     def _be_a_job_child(self, worker_pid: int, channel: int) -> NoReturn:
         try:
-            worker = next(place.worker for place in self.places if place.pid == worker_pid)
+            worker = next((one.worker for one in everybody(self.places) if one.pid == worker_pid), None)
             self._leave_supervision()
-            os.close(self._life_read)
             job_child.live(channel, self.options.alias, worker or uuid.uuid4())
         except BaseException:
             logger.exception("the child process of an isolated job failed")
@@ -264,45 +301,19 @@ class Supervisor:
             _exit(exit_codes.BROKEN)
 
 
-def _exit(code: int) -> NoReturn:
-    """End at once: threads that hang, and what the parent registered with `atexit`, have no say.
-
-    Nor has a log handler whose lock a stopped handler has left taken: flushing is given up after a while.
-    """
-    flushed = _thread.allocate_lock()
-    flushed.acquire()
-    with suppress(Exception):
-        _thread.start_new_thread(_flush, (flushed,))
-        flushed.acquire(timeout=FLUSH)
+def _exit(code: int, *, flushed: bool = False) -> NoReturn:
+    """End at once: threads that hang, and what the parent registered with `atexit`, have no say."""
+    if not flushed:
+        flush()
     os._exit(code)
 
 
-def _flush(flushed: _thread.LockType) -> None:
-    try:
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        flushed.release()
-
-
-def _follow(life_read: int, process: WorkerProcess) -> None:
-    """Stop in order when the supervisor is gone: its end of the pipe closes with it."""
-    os.read(life_read, 1)
+def _listen(line: SupervisorLine, process: WorkerProcess) -> None:
+    """Do what the supervisor says; stop in order when it is gone."""
+    for said in line.lines():
+        process.hear(said)
     logger.warning("the supervisor is gone, this worker stops")
     process.request_stop()
-
-
-def reap_orphans(known: set[int | None]) -> None:
-    """As process 1 we inherit the zombies of others. Look before waiting: no known child's status is taken."""
-    for _ in range(100):
-        try:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        except ChildProcessError:
-            return
-        if found is None or found.si_pid in known:
-            return
-        os.waitpid(found.si_pid, 0)
 
 
 def run(options: WorkerOptions) -> int:
