@@ -48,7 +48,7 @@ def cancel(jobs: Jobs, *, using: str | None = None) -> Report:
         done = operator.cancel(alias, ids)
         workers = {one.worker for one in done if one.status == JobStatus.RUNNING}
         notify.wake(alias, [notify.cancel_payload(worker) for worker in workers])
-        _account(report, ids, [one.id for one in done], _("it has finished"))
+        _account(report, alias, ids, [one.id for one in done], _("it has finished"))
     return report
 
 
@@ -60,7 +60,7 @@ def retry(jobs: Jobs, *, using: str | None = None) -> Report:
     report = Report()
     for alias, ids in _batches(jobs, using, RETRYABLE):
         woken = operator.retry_many(alias, ids)
-        _account(report, ids, [one.id for one in woken], _("it is not DEAD, FAILED or CANCELLED"))
+        _account(report, alias, ids, [one.id for one in woken], _("it is not DEAD, FAILED or CANCELLED"))
         if len(woken) < len(ids):
             for job_id, holder in operator.retry_refused(alias, list(report.skipped.keys() & set(ids))).items():
                 # Nobody holds its key: somebody did at that moment, or has changed the job since.
@@ -80,7 +80,7 @@ def run_now(jobs: Jobs, *, using: str | None = None) -> Report:
     report = Report()
     for alias, ids in _batches(jobs, using, CLAIMABLE):
         woken = operator.run_now(alias, ids)
-        _account(report, ids, [one.id for one in woken], _("it is not QUEUED or FAILED"))
+        _account(report, alias, ids, [one.id for one in woken], _("it is not QUEUED or FAILED"))
         _wake(alias, woken)
     return report
 
@@ -91,7 +91,7 @@ def set_priority(jobs: Jobs, priority: int, *, using: str | None = None) -> Repo
     report = Report()
     for alias, ids in _batches(jobs, using, CLAIMABLE):
         changed = operator.set_priority(alias, ids, priority)
-        _account(report, ids, [one.id for one in changed], _("it is not QUEUED or FAILED"))
+        _account(report, alias, ids, [one.id for one in changed], _("it is not QUEUED or FAILED"))
         _wake(alias, changed)
     return report
 
@@ -103,7 +103,7 @@ def delete(jobs: Jobs, *, using: str | None = None) -> Report:
     """
     report = Report()
     for alias, ids in _batches(jobs, using, (*CLAIMABLE, *FINISHED)):
-        _account(report, ids, operator.delete(alias, ids), _("it is running, kept by a foreign key, or gone"))
+        _account(report, alias, ids, operator.delete(alias, ids), _("it is running, or kept by a foreign key"))
     return report
 
 
@@ -177,10 +177,12 @@ def _of_queryset(
         last = ids[-1]
 
 
-def _account(report: Report, ids: list[int], changed: list[int], why_not: str) -> None:
-    done = set(changed)
+def _account(report: Report, alias: str, ids: list[int], changed: list[int], why_not: str) -> None:
     report.changed += changed
-    report.skipped |= {job_id: why_not for job_id in ids if job_id not in done}
+    if skipped := set(ids).difference(changed):
+        there = set(Job.objects.using(alias).filter(pk__in=skipped).values_list("pk", flat=True))
+        gone = _("there is no such job")
+        report.skipped |= {job_id: why_not if job_id in there else gone for job_id in ids if job_id in skipped}
 
 
 def _wake(alias: str, woken: list[operator.Woken]) -> None:

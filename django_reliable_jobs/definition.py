@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import WRAPPER_ASSIGNMENTS, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
@@ -121,8 +122,23 @@ def _installed() -> Port:
 _hides_locals = sensitive_variables()
 
 
+#: What other rooms of the package ask a definition for.
+_INTERNAL = {
+    "bound", "check_arguments", "function", "is_coroutine", "parameter_names", "wants_fire_time", "with_fire_time", "definition",
+    "options",
+}  # fmt: skip
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
 class Enqueueable:
     """The verbs that a definition and a `using()` of it share."""
+
+    def __dir__(self) -> list[str]:
+        """What people call and read; what the package asks of a definition is not for them."""
+        return [name for name in super().__dir__() if name not in _INTERNAL and not _is_private(name)]
 
     def bound(self) -> BoundJob:
         raise AssertionError("every subclass says what it stands for")
@@ -239,7 +255,9 @@ class JobDefinition(Enqueueable):
         set_once(self, "_positional_only", tuple(required))
         set_once(self, "_counts", range(least, most + 1) if simple else range(0))
         set_once(self, "_bound", BoundJob(self))
-        set_once(self, "__doc__", self.function.__doc__)
+        for attribute in WRAPPER_ASSIGNMENTS:  # as functools.wraps does, past the frozen dataclass
+            with suppress(AttributeError):
+                set_once(self, attribute, getattr(self.function, attribute))
         set_once(self, "__wrapped__", self.function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

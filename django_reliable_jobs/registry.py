@@ -259,6 +259,11 @@ def known() -> NamesKnown:
     return found
 
 
+def queues() -> set[str]:
+    """The queues that definitions name."""
+    return {definition.queue for definition in _by_name.values()}
+
+
 def looked_for(name: str) -> str:
     """Where a definition of this name would be looked for, in words for people."""
     owner, dot, function = name.rpartition(".")

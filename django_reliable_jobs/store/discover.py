@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -18,6 +19,11 @@ class Work(NamedTuple):
     priority: int
     due_in: float
     since: datetime
+
+
+def without_a_trace(alias: str, queues: Iterable[str]) -> list[str]:
+    """Those of the queues that no waiting job and no pause names."""
+    return [row[0] for row in run(alias, "queues_named", {"queues": sorted(queues)})]
 
 
 def discover(alias: str) -> list[Work]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from django.db import InterfaceError, OperationalError
@@ -110,6 +111,14 @@ def unknown_job(name: str) -> None:
             "no job is named %r here, nobody has imported its module: it is left to a worker that knows it. Looked for: %s",
             name, registry.looked_for(name),
         )  # fmt: skip
+
+
+def unknown_queues(queues: Iterable[str]) -> None:
+    """Queues in `--queues` or `--exclude-queues` that no definition, no waiting job and no pause names."""
+    for queue in queues:
+        close = get_close_matches(queue, registry.queues(), 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"definitions name {', '.join(sorted(registry.queues()))}"
+        logger.warning("queue %r is named by no job definition and by no job that waits; %s", queue, hint)
 
 
 def unknown_dead(dead: Mapping[str, int], after: float) -> None:

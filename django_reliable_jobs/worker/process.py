@@ -28,13 +28,13 @@ from uuid import UUID
 
 from django.db import Error as DatabaseTrouble
 
-from django_reliable_jobs import __version__, conf, outcome
+from django_reliable_jobs import __version__, conf, outcome, registry
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.store import presence
 from django_reliable_jobs.store.connections import own_connection
-from django_reliable_jobs.store.discover import discover
+from django_reliable_jobs.store.discover import discover, without_a_trace
 from django_reliable_jobs.worker import exit_codes, journal
 from django_reliable_jobs.worker.connections import pools_that_are_too_small
 from django_reliable_jobs.worker.contact import Contact
@@ -176,13 +176,22 @@ class WorkerProcess:
         return self._exit_status()
 
     def _has_its_rights(self) -> bool:
-        """Said before anything fails for want of them. A burst would go on for ever; others wait until they are given."""
+        """What is missing is said before anything fails for want of it. A burst would go on for ever; others wait."""
         try:
             with own_connection(self.options.alias, "start"):
-                return self.maintenance.rights.look()
+                has_them = self.maintenance.rights.look()
+                if has_them:
+                    journal.unknown_queues(self._unknown_queues())
+                return has_them
         except DatabaseTrouble as error:
-            journal.trouble("the look at the rights", error)
+            journal.trouble("the look at rights and queues", error)
             return True
+
+    def _unknown_queues(self) -> list[str]:
+        """Queues that were asked for, and that nothing else names: most likely they are misspelt."""
+        asked = (self.options.queues.only or frozenset()) | self.options.queues.exclude
+        declared = registry.queues() | set(conf.current().queues)
+        return without_a_trace(self.options.alias, asked - declared) if asked - declared else []
 
     def _told_within(self, seconds: float) -> bool:
         """Wait; whether somebody asked to stop."""

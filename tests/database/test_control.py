@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -255,7 +256,7 @@ def test_delete(trait: str) -> None:
     before = rows()
     report = control.delete(job)
     if trait == "running":
-        assert (report.changed, report.skipped) == ([], {job.pk: "it is running, kept by a foreign key, or gone"})
+        assert (report.changed, report.skipped) == ([], {job.pk: "it is running, or kept by a foreign key"})
         assert rows() == before
         assert JobAttempt.objects.count() == JobCheckpoint.objects.count() == 1
         return
@@ -272,7 +273,7 @@ def test_a_list_of_ids_is_answered_for_each_of_them(monkeypatch: pytest.MonkeyPa
     report = control.retry([*(job.pk for job in jobs), jobs[0].pk, 10**9])
     assert report.changed == [jobs[0].pk, jobs[2].pk, jobs[4].pk]
     why = "it is not DEAD, FAILED or CANCELLED"
-    assert report.skipped == {jobs[1].pk: why, jobs[3].pk: why, 10**9: why}
+    assert report.skipped == {jobs[1].pk: why, jobs[3].pk: why, 10**9: "there is no such job"}
 
 
 def test_many_clashes_cost_a_statement_or_two_a_batch(django_assert_max_num_queries: Any) -> None:
@@ -284,3 +285,13 @@ def test_many_clashes_cost_a_statement_or_two_a_batch(django_assert_max_num_quer
     assert report.skipped == {
         job.pk: f"job {holder.pk} holds its unique key" for job, holder in zip(jobs[:20], holders, strict=True)
     }
+
+
+@pytest.mark.parametrize("verb", [control.cancel, control.retry, control.run_now, control.delete])
+def test_an_id_that_no_job_has_is_said_to_be_unknown(verb: Callable[..., control.Report]) -> None:
+    """U13: before, "it has finished"."""
+    running = JobFactory(running=True)
+    done = JobFactory(done=True)
+    report = verb([running.pk, done.pk, 10**12])
+    assert report.skipped[10**12] == "there is no such job"
+    assert "there is no such job" not in [report.skipped.get(job.pk) for job in (running, done)]

@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from django.core import checks
 from django.core.management import CommandError, call_command
+from django.db import transaction
 
 from django_reliable_jobs.models import CronSchedule, Job
 from tests.schedules.clock import DatabaseClock
@@ -32,6 +33,20 @@ def test_the_list_says_what_each_does_next(clock: DatabaseClock) -> None:
         "report  0 * * * * (UTC)  probes.noop  next 2026-07-01 13:00:00+00:00",
         "strange  0 * * * * (UTC)  probes.noop  BROKEN: no",
     ]
+
+
+def test_an_empty_list_says_so() -> None:
+    """U13."""
+    assert jobs("list").startswith("There is no schedule")
+    assert len(jobs("list").splitlines()) == 1
+
+
+def test_without_tables_there_is_one_sentence_and_no_traceback() -> None:
+    """U13."""
+    sql("ALTER TABLE django_reliable_jobs_cronschedule RENAME TO elsewhere")
+    for arguments in (("list",), ("run", "x"), ("pause", "x")):
+        with pytest.raises(CommandError, match=r"run manage.py migrate first\.$"), transaction.atomic():
+            jobs(*arguments)
 
 
 def test_run_pause_and_resume(clock: DatabaseClock) -> None:

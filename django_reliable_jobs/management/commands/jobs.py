@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import Error as DatabaseTrouble
 from django.utils import timezone
 
 from django_reliable_jobs import conf, schedule_control
@@ -39,10 +40,17 @@ class Command(BaseCommand):
             getattr(self, f"_{options['verb']}")(options)
         except (ReliableJobsError, ValueError, TypeError) as error:
             raise CommandError(str(error)) from error
+        except DatabaseTrouble as error:
+            raise CommandError(_in_words(error)) from error
 
     def _list(self, options: dict[str, Any]) -> None:
         shown = ("name", "expression", "timezone", "job_name", "broken", "paused", "next_fire_at")
-        for one in CronSchedule.objects.using(conf.current().database).order_by("name").only(*shown):
+        schedules = list(CronSchedule.objects.using(conf.current().database).order_by("name").only(*shown))
+        if not schedules:
+            self.stdout.write(
+                "There is no schedule: no worker whose code has one has run yet, and nobody has made one."
+            )
+        for one in schedules:
             state = "BROKEN: " + one.broken if one.broken else "paused" if one.paused else ""
             upcoming = "never" if one.next_fire_at is None else one.next_fire_at.isoformat(" ", "seconds")
             self.stdout.write(
@@ -63,6 +71,13 @@ class Command(BaseCommand):
     def _backfill(self, options: dict[str, Any]) -> None:
         made = schedule_control.backfill(options["name"], _moment(options["start"]), _moment(options["end"]))
         self.stdout.write(f"{len(made)} jobs are enqueued")
+
+
+def _in_words(error: DatabaseTrouble) -> str:
+    alias = conf.current().database
+    if getattr(error.__cause__, "sqlstate", None) == "42P01" or "no such table" in str(error):
+        return f"The tables of django_reliable_jobs are not in the database {alias!r}: run manage.py migrate first."
+    return f"The database {alias!r} gives trouble: {' '.join(str(error).split())}"
 
 
 def _moment(text: str) -> datetime:

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.core.management.base import BaseCommand, CommandError
 
 from django_reliable_jobs import conf
@@ -64,10 +65,24 @@ class Command(BaseCommand):
 
 
 def _log_to_stderr(level: int) -> None:
-    """A project that does not configure logging still sees what its worker says."""
-    ours = logging.getLogger("django_reliable_jobs")
-    if not ours.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(process)d %(message)s"))
+    """A project that does not configure logging still sees what its worker says, and what its handlers log.
+
+    Where it configures it, what it does not route is its own decision; only the worker's lines are not lost.
+    """
+    ours, root = logging.getLogger("django_reliable_jobs"), logging.getLogger()
+    if ours.hasHandlers():
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"))
+    if django_settings.LOGGING or django_settings.LOGGING_CONFIG is None:
         ours.addHandler(handler)
         ours.setLevel(level)
+    else:
+        handler.addFilter(_not_djangos)
+        root.addHandler(handler)
+        root.setLevel(level)
+
+
+def _not_djangos(record: logging.LogRecord) -> bool:
+    """With DEBUG Django's own default writes these already."""
+    return not django_settings.DEBUG or record.name.partition(".")[0] != "django"
