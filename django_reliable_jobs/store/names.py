@@ -72,7 +72,7 @@ def walk(alias: str, names: Sequence[str], since: Position, most: int) -> tuple[
 
 def dead(alias: str, ids: Sequence[int], after: float, alive: float) -> list[str]:
     """Make these jobs DEAD whose names are (still) judged; the name of each."""
-    return [row[0] for row in run(alias, "names_dead", {"ids": list(ids), "after": after, "alive": alive})]
+    return [row[0] for row in run(alias, "names_dead", {"job_ids": list(ids), "after": after, "alive": alive})]
 
 
 def done(alias: str, names: Sequence[str]) -> None:

@@ -48,11 +48,11 @@ def wait_until(condition: Callable[[], T], what: object = "", timeout: float = P
 class JobWorker:
     """One `jobworker` command: the supervisor that was started, and the worker processes below it."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path = PROJECT_ROOT) -> None:
         self.log = log
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                command, env=env, cwd=PROJECT_ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 start_new_session=True,
             )  # fmt: skip
 

@@ -10,7 +10,7 @@ WITH judged AS MATERIALIZED (
 ), doomed AS MATERIALIZED (
     SELECT job.id
       FROM django_reliable_jobs_job AS job
-     WHERE job.id = ANY (%(ids)s::bigint[]) AND job.status || '' IN ('QUEUED', 'FAILED')
+     WHERE job.id = ANY (%(job_ids)s::bigint[]) AND job.status || '' IN ('QUEUED', 'FAILED')
        AND job.name IN (SELECT judged.name FROM judged)
      ORDER BY job.id
        FOR NO KEY UPDATE OF job SKIP LOCKED
