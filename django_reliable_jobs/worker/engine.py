@@ -10,7 +10,6 @@ what it was notified of. Nobody else touches the ledger.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -38,6 +37,7 @@ from django_reliable_jobs.worker.ledger import Ledger, offer_of
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.prefetch import STALLED, Prefetch
+from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import ENGINE
 from django_reliable_jobs.worker.slots import SlotPool
 from django_reliable_jobs.worker.unknown_names import UnknownNames
@@ -103,7 +103,9 @@ class Engine(threading.Thread):
                 while not self._done():
                     try:
                         self._round()
-                        self._trouble = 0
+                        if self._trouble and self._connection.connection is not None:
+                            self._trouble = 0
+                            journal.database_back()
                     except DatabaseTrouble as error:
                         self._recover(error)
         except BaseException:
@@ -308,11 +310,12 @@ class Engine(threading.Thread):
         if self._asked:
             self._asked, self._in_doubt_until, self._release_at = False, now + conf.current().lease, now
         self._reset()
-        longest = min(TROUBLE_PAUSE[1], conf.current().lease / 4)
-        time.sleep(random.uniform(0.5, 1) * min(longest, TROUBLE_PAUSE[0] * 2 ** min(self._trouble - 1, 10)))
+        time.sleep(retry_pause(self._trouble, TROUBLE_PAUSE[0], min(TROUBLE_PAUSE[1], conf.current().lease / 4)))
         self.shared.moved()
         try:
             self.heart.beat(self._connection)
+            with self.patience.wait_for(self._connection):
+                self._connection.ensure_connection()  # with nothing to extend the beat has asked nothing
             if self._trouble > 1:
                 self.ledger.offer_one_by_one(self._offer_alone, self._reset)
         except DatabaseTrouble as still:

@@ -34,13 +34,14 @@ from django_reliable_jobs.worker.ledger import Ledger
 from django_reliable_jobs.worker.log_thread import LogThread
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.prefetch import Prefetch
+from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import HEARTBEAT, SharedState
 from django_reliable_jobs.worker.stuck import Look, Progress, end_process
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
-#: Seconds between two tries while the database is out of reach.
-RETRY = 0.5
+#: Seconds between two tries while the database is out of reach: doubled from the first to the second.
+RETRY = (0.5, 5.0)
 
 
 class Heart(threading.Thread):
@@ -73,6 +74,7 @@ class Heart(threading.Thread):
         settings = conf.current()
         self.shared.join(HEARTBEAT)
         self._log.start()
+        failures = 0
         with own_connection(self.ledger.alias, "heart") as connection:
             while not self._stopping:
                 self.tries += 1
@@ -84,17 +86,25 @@ class Heart(threading.Thread):
                     self.contact.made()
                     self._show(connection)
                     pause = settings.heartbeat
+                    if failures:
+                        failures = 0
+                        self._log.say(journal.database_back)
                     if reason := self.progress.went_through(look):
                         self.end_stuck(reason)
                 except DatabaseTrouble as error:
-                    self._log.say(journal.trouble, "a heartbeat", error)
+                    failures += 1
+                    if journal.is_connection_trouble(error):
+                        self._log.say(journal.database_trouble, failures, error)
+                    else:
+                        self._log.say(journal.trouble, "a heartbeat", error)
                     self.contact.lost()
                     connection.close()
                     self.give_up_the_overdue()
-                    pause = min(RETRY, settings.heartbeat)
+                    pause = retry_pause(failures, RETRY[0], min(RETRY[1], settings.heartbeat))
                 except Exception as error:  # noqa: BLE001 - the next one may go well
                     self._log.say(journal.broken, "a heartbeat", error)
-                    pause = RETRY
+                    failures += 1
+                    pause = retry_pause(failures, RETRY[0], min(RETRY[1], settings.heartbeat))
                 self.is_asking = False
                 self.shared.moved()
                 self._wake.wait(pause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -20,6 +21,8 @@ from django_reliable_jobs.states import REASON_INFRASTRUCTURE, JobStatus
 logger = logging.getLogger("django_reliable_jobs.worker")
 
 _limit = LogLimit()
+#: Since when the database gives trouble ("since"), and whether that was said ("said").
+_away: dict[str, float] = {}
 #: Jobs of unknown names that went DEAD since the last line about the name.
 _unsaid_dead: Counter[str] = Counter()
 #: Attempts that failed by no fault of their job since the last line about one.
@@ -135,7 +138,7 @@ def unknown_dead(dead: Mapping[str, int], after: float) -> None:
 
 
 def trouble(part: str, error: BaseException) -> None:
-    """A round of this part of the worker failed. Without a connection the engine says so; anything else is news."""
+    """A round of this part of the worker failed. Without a connection `database_trouble` says so; anything else is news."""
     if is_connection_trouble(error):
         logger.debug("%s failed, it is tried again: %s", part, error)
     elif _limit.due(("trouble", part)):
@@ -158,9 +161,18 @@ def not_recorded_yet(attempt: Attempt, error: BaseException) -> None:
 
 
 def database_trouble(tries: int, error: BaseException) -> None:
-    """A try of the engine failed, so many in a row."""
+    """A try of the engine or the heartbeat failed, so many in a row."""
+    _away.setdefault("since", time.monotonic())
     if _limit.due("database"):
+        _away["said"] = True
         logger.warning("trouble with the database (%d in a row): %s", tries, str(error).strip())
+
+
+def database_back() -> None:
+    """What failed goes well again. That is said if the failure was."""
+    since, said = _away.pop("since", None), _away.pop("said", False)
+    if since is not None and said:
+        logger.warning("the database answers again, after %.0f s", time.monotonic() - since)
 
 
 def cut(seconds: float) -> None:

@@ -10,7 +10,6 @@ not hear it.
 from __future__ import annotations
 
 import logging
-import random
 import selectors
 import threading
 import time
@@ -25,6 +24,7 @@ from django_reliable_jobs.log_limit import LogLimit
 from django_reliable_jobs.store.connections import goes_through_a_pooler, own_connection
 from django_reliable_jobs.store.notify import CHANNEL
 from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.worker.retry_pause import retry_pause
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -70,7 +70,7 @@ class Listener(threading.Thread):
                     failures += 1
                     self._say_once("not listening for notifications, polling instead: %s", error)
                 connection.close()
-                time.sleep(random.uniform(0.5, 1) * min(RETRY[1], RETRY[0] * 2 ** min(failures, 10)))
+                time.sleep(retry_pause(failures + 1, *RETRY))
 
     def stop(self) -> None:
         self._stopping = True

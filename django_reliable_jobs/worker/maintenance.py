@@ -28,6 +28,7 @@ from django_reliable_jobs.worker.batch_size import BatchSize
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.patience import Patience
 from django_reliable_jobs.worker.pruning import Pruning
+from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.rights import Rights
 from django_reliable_jobs.worker.scheduler import Scheduler
 from django_reliable_jobs.worker.shared_state import MAINTENANCE, SharedState
@@ -38,6 +39,8 @@ logger = logging.getLogger("django_reliable_jobs.worker")
 BATCH = 200
 #: For how many seconds the leases of a dead sibling are looked for: its last claim may commit after its death.
 DEAD_FOR = 10.0
+#: Seconds between two rounds while the database is out of reach, at most.
+RETRY_MOST = 5.0
 
 
 class DeadWorker(NamedTuple):
@@ -73,8 +76,10 @@ class Maintenance(threading.Thread):
 
     def run(self) -> None:
         self.shared.join(MAINTENANCE)
+        failures = 0
         with own_connection(self.alias, "maintenance") as connection:
             while True:
+                failed = False
                 pause = min(conf.current().poll, conf.current().heartbeat)
                 self.shared.moved()
                 # Each for itself: what keeps schedules from firing must not keep leases from being reaped.
@@ -84,8 +89,12 @@ class Maintenance(threading.Thread):
                     except DatabaseTrouble as error:
                         journal.trouble("maintenance", error)
                         connection.close()
+                        failed = True
                     except Exception as error:  # noqa: BLE001 - each part goes on, and the others
                         journal.broken("maintenance", error)
+                failures = failures + 1 if failed else 0
+                if failed:
+                    pause = max(pause, retry_pause(failures, min(conf.current().poll, RETRY_MOST), RETRY_MOST))
                 if self._stopping.wait(max(0.0, pause)):
                     break
         self.shared.leave()

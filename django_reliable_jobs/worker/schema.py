@@ -29,6 +29,8 @@ def wait_for_schema(alias: str, limit: float, stopped: Callable[[float], bool]) 
         try:
             with own_connection(alias, "start"):
                 if not pending_migrations(alias):
+                    if said:
+                        logger.warning("the worker waits no longer: the database answers, the migrations are applied")
                     return True
             why = "migrations of django_reliable_jobs are not applied yet; `manage.py migrate` does it"
         except DatabaseTrouble as error:
