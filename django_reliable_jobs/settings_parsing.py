@@ -200,7 +200,7 @@ _KEYS: dict[str, tuple[Any, Check | _Keys]] = {
     "MAX_ATTEMPTS": (5, partial(_integer, minimum=1, maximum=2**31 - 1, also=(None,))),
     "TIMEOUT": (3600, partial(optional_seconds, minimum=SHORTEST)),
     "BACKOFF": ({"base": 10, "factor": 2, "cap": 3600}, _backoff),
-    "GRACE": (30, seconds),
+    "GRACE": (20, seconds),
     "PREFETCH": ("auto", partial(_integer, minimum=0, maximum=10_000, also=("auto",))),
     "UNKNOWN_JOB_AFTER": (3600, seconds),
     "MAX_PAYLOAD_BYTES": (1_000_000, partial(_integer, minimum=100, maximum=LARGEST_PAYLOAD)),

@@ -51,6 +51,8 @@ class Watchdog(threading.Thread):
         self.grace = grace
         self._written_off = written_off
         self._stopping = False
+        #: The worker ends: it hands back itself, as the last thing it does, what does not stop.
+        self.worker_ends = False
         self._hurry = threading.Event()
         self._try = self._rounds = 0
         self._heart_moves, self._heart_still = 0, 0.0
@@ -117,7 +119,7 @@ class Watchdog(threading.Thread):
         since = now - attempt.stopped_at
         if since >= min(INSIST, self.grace):
             slot.insist(attempt, final=since >= self.grace)
-        if since >= self.grace + (INSIST if slot.isolated else 0.0):
+        if since >= self.grace + (INSIST if slot.isolated else 0.0) and not self.worker_ends:
             if attempt.outcome is None and attempt.stop_kind is not None:
                 self._decide(attempt, definition, attempt.stop_kind, slot.where())
             if self.pool.write_off(slot, attempt):

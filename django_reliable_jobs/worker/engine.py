@@ -51,6 +51,10 @@ TROUBLE_PAUSE = (0.1, 2.0)
 SHOW_EVERY = 0.5
 
 
+#: Seconds that a burst waits for the database, or for its tables, before it gives up: nobody watches it, as in CI.
+BURST_WAITS = 60.0
+
+
 class Told:
     """News of work: in a queue at a priority, or (`queue` None) anywhere."""
 
@@ -89,6 +93,7 @@ class Engine(threading.Thread):
         self._claiming = Claiming(options.queues, conf.current().poll)
         self._drained = False
         self._trouble = 0
+        self._trouble_since = 0.0
         self._shown_at = 0.0
         self.unknown = UnknownNames()
         # A claim was asked for and not answered yet; until when its rows may still turn up; when to look for them.
@@ -305,6 +310,10 @@ class Engine(threading.Thread):
         """The connection or a statement failed. What was offered is still held, and is offered again."""
         self.heart.contact.lost()
         self._trouble += 1
+        if self._trouble == 1:
+            self._trouble_since = time.monotonic()
+        elif self.options.burst and time.monotonic() - self._trouble_since > BURST_WAITS:
+            raise error
         journal.database_trouble(self._trouble, error)
         now = time.monotonic()
         if self._asked:

@@ -12,11 +12,13 @@ RECYCLE = 4
 STUCK = 5
 #: Internal: the same, and in its part of a burst at least one attempt failed.
 RECYCLE_AFTER_FAILURES = 6
+#: Internal: a burst has waited long enough for the database or its tables.
+NOT_READY = 7
 #: Internal: what a worker process adds when it ends by itself, so that a handler's `os._exit(0)` is not taken for it.
 ORDERLY = 64
 
 #: Statuses with which a worker process ends in order.
-AS_MEANT = frozenset({OK, FAILURES, RECYCLE, RECYCLE_AFTER_FAILURES})
+AS_MEANT = frozenset({OK, FAILURES, RECYCLE, RECYCLE_AFTER_FAILURES, NOT_READY})
 #: Of a limited task (a burst, `--max-jobs`): something failed in it; there is more to do.
 WITH_FAILURES = frozenset({FAILURES, RECYCLE_AFTER_FAILURES})
 WANT_ANOTHER = frozenset({RECYCLE, RECYCLE_AFTER_FAILURES})

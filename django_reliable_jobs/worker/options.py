@@ -59,7 +59,7 @@ class WorkerOptions:
     processes: int = 1
     burst: bool = False
     max_jobs: int | None = None
-    grace: float = 30.0
+    grace: float = 20.0
     max_jobs_per_process: int | None = None
     max_rss: int | None = None
     alias: str = field(default_factory=lambda: conf.current().database)

@@ -39,7 +39,7 @@ from django_reliable_jobs.worker import exit_codes, journal
 from django_reliable_jobs.worker.connections import pools_that_are_too_small
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.deadlines import Watchdog
-from django_reliable_jobs.worker.engine import Engine, Told
+from django_reliable_jobs.worker.engine import BURST_WAITS, Engine, Told
 from django_reliable_jobs.worker.flushing import flush, within
 from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.ledger import Ledger
@@ -64,7 +64,7 @@ OBEY = 1.0
 #: Killed children of isolated jobs are gone.
 BURY = 0.5
 #: The last outcomes reach the database.
-LAST_WORDS = 3.5
+LAST_WORDS = 3.0
 #: The worker's own row goes; then the log reaches its file within FLUSH.
 GOODBYE = 1.0
 #: The jobs of handlers that did not obey are handed back.
@@ -157,8 +157,12 @@ class WorkerProcess:
                 alias, most, self.options.slots,
             )  # fmt: skip
         limit = float(conf.current().migrate["LOCK_TIMEOUT"])
+        if self.options.burst:
+            limit = min(limit or BURST_WAITS, BURST_WAITS)
         if not wait_for_schema(self.options.alias, limit, self._told_within):
-            return exit_codes.OK if self._asked_to_stop else exit_codes.BROKEN
+            if self._asked_to_stop:
+                return exit_codes.OK
+            return exit_codes.NOT_READY if self.options.burst else exit_codes.BROKEN
         if not self._has_its_rights() and self.options.burst:
             return exit_codes.FAILURES
         if self.options.burst and self.maintenance.dead_workers:
@@ -301,6 +305,7 @@ class WorkerProcess:
             "stopping: %d jobs are running, they have %g s to finish", len(self.pool.occupied), self.options.grace
         )
         self._wait(lambda: not self.pool.occupied or self._at_once, self.options.grace)
+        self.watchdog.worker_ends = True
         for attempt in list(self.pool.occupied):
             attempt.stop(LeaseLost)
         self._wait(lambda: not self.pool.occupied, OBEY / 5 if self._at_once else OBEY)
@@ -322,6 +327,7 @@ class WorkerProcess:
             thread.stop()
         self.pool.close()
         self.shared.leave()
+        self._wait(lambda: not self.heart.is_alive(), GOODBYE / 2)  # it would write the row again
         if settled:
             within(GOODBYE, self._say_goodbye)
         else:

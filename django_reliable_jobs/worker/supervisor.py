@@ -55,8 +55,8 @@ from django_reliable_jobs.worker.supervisor_line import (
 
 logger = logging.getLogger("django_reliable_jobs.supervisor")
 
-#: Seconds beyond the grace time after which a worker that does not stop is killed. Whoever stops the supervisor has to
-#: wait for GRACE + 10 seconds.
+#: Seconds beyond the grace time within which everything has ended, and those after which a worker is killed for that.
+HAND_BACK = 10
 OVERDUE = 9.5
 #: Seconds until it is tried again to start a process when that failed: no memory, no processes, no descriptors left.
 START_PAUSE = 2.0
@@ -256,6 +256,8 @@ class Supervisor:
         if self._limited:
             if died or said in exit_codes.WITH_FAILURES:
                 self._code = exit_codes.FAILURES
+            if said == exit_codes.NOT_READY:
+                self._code = exit_codes.BROKEN
             if died or said in exit_codes.WANT_ANOTHER:
                 place.over = False  # also when it was a predecessor, and its successor is done
             elif was_current:
@@ -318,6 +320,10 @@ def _listen(line: SupervisorLine, process: WorkerProcess) -> None:
 
 def run(options: WorkerOptions) -> int:
     """Run workers until told to stop. Where there is no `fork`, or outside the main thread, one in this process."""
+    logger.info(
+        "a stop takes up to %g s (the grace time and %d s to hand back): whoever sends SIGKILL has to wait for that long",
+        options.grace + HAND_BACK, HAND_BACK,
+    )  # fmt: skip
     if hasattr(os, "fork") and threading.current_thread() is threading.main_thread():
         return Supervisor(options).run()
     process = WorkerProcess(options, uuid.uuid4())

@@ -219,6 +219,21 @@ def test_a_worker_that_starts_before_the_migration_begins_once_the_tables_are_th
     assert worker.stop() == 0
 
 
+def test_a_burst_without_tables_gives_up_with_status_3(fleet: Fleet, postgres: EmbeddedPostgres) -> None:
+    url = postgres.create_database("never_migrated")
+    worker = fleet.burst(env={"DATABASE_URL": url}, settings={"MIGRATE": {"LOCK_TIMEOUT": 2}})
+    assert worker.process.returncode == 3, worker.tail()
+    assert "migrations of django_reliable_jobs are not applied yet" in worker.text
+    assert len(worker.started()) == 1
+
+
+def test_a_burst_without_a_database_gives_up_with_status_3(fleet: Fleet) -> None:
+    url = "postgres://nobody@127.0.0.1:1/nothing"
+    worker = fleet.burst(env={"DATABASE_URL": url}, settings={"MIGRATE": {"LOCK_TIMEOUT": 2}})
+    assert worker.process.returncode == 3, worker.tail()
+    assert "the database cannot be reached" in worker.text
+
+
 def test_a_worker_process_is_replaced_after_so_many_jobs(fleet: Fleet) -> None:
     worker = fleet.start("--max-jobs-per-process", "20", "--slots", "2")
     all_done(probes.noop.enqueue_many([(n,) for n in range(100)]))

@@ -99,6 +99,46 @@ def test_what_runs_after_the_grace_time_is_handed_back_and_starts_elsewhere(
     marked("hangs begins", 2, timeout=15)
 
 
+def test_a_stop_takes_no_longer_than_the_grace_time_and_ten_seconds(fleet: Fleet) -> None:
+    """Even where a handler swallows everything; and the log has said so at the start (P14)."""
+    worker = fleet.start("--grace", "1")
+    assert "a stop takes up to 11 s" in worker.text
+    hangs.using(timeout=600).enqueue("swallow everything")
+    marked("hangs begins")
+    begun = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - begun < 11
+
+
+def test_a_handler_that_does_not_stop_is_handed_back_as_the_last_thing(fleet: Fleet) -> None:
+    """When its job can start elsewhere all else of its process has ended: the worker's row is gone, other jobs are back (P33)."""
+    sql("CREATE TABLE IF NOT EXISTS seen_at_hand_back (workers bigint, held bigint)")
+    sql(
+        "CREATE OR REPLACE FUNCTION look_at_hand_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO seen_at_hand_back SELECT (SELECT count(*) FROM django_reliable_jobs_worker),"
+        " (SELECT count(*) FROM django_reliable_jobs_job WHERE status = 'RUNNING' AND id <> NEW.id); RETURN NEW; END $$"
+    )
+    sql(
+        "CREATE TRIGGER look_at_hand_back AFTER UPDATE ON django_reliable_jobs_job FOR EACH ROW"
+        " WHEN (OLD.status = 'RUNNING' AND NEW.status = 'QUEUED' AND NEW.name = 'probes.hangs')"
+        " EXECUTE FUNCTION look_at_hand_back()"
+    )
+    try:
+        worker = fleet.start("--grace", "0.5", "--slots", "2")
+        job = hangs.using(timeout=600).enqueue("swallow everything")
+        marked("hangs begins")
+        settled(worker)
+        other = probes.nap.using(timeout=600).enqueue(600, "other")
+        marked("other begins")
+        assert worker.stop() == 0
+        assert (fresh(job).status, fresh(other).status) == (JobStatus.QUEUED, JobStatus.QUEUED)
+        assert sql("SELECT workers, held FROM seen_at_hand_back") == [(0, 0)]
+    finally:
+        sql("DROP TRIGGER look_at_hand_back ON django_reliable_jobs_job")
+        sql("DROP FUNCTION look_at_hand_back()")
+        sql("DROP TABLE seen_at_hand_back")
+
+
 def test_a_second_signal_skips_the_grace_time(fleet: Fleet) -> None:
     worker = fleet.start("--grace", "300")
     hanging = [hangs.using(timeout=600).enqueue("nap"), hangs_async.using(timeout=600).enqueue("await")]

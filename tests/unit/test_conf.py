@@ -41,7 +41,7 @@ def test_the_defaults_are_those_of_the_design(settings: Any) -> None:
         "max_attempts": 5,
         "timeout": 3600,
         "backoff": Backoff(base=10, factor=2, cap=3600),
-        "grace": 30,
+        "grace": 20,
         "prefetch": "auto",
         "unknown_job_after": 3600,
         "max_payload_bytes": 1_000_000,

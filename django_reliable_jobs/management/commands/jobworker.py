@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings as django_settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.worker import reload, supervisor
@@ -46,6 +47,7 @@ class Command(BaseCommand):
         except ValueError as error:
             raise CommandError(str(error)) from None
         _log_to_stderr(logging.INFO if options["verbosity"] > 0 else logging.WARNING)
+        _refuse_open_transactions()
         if options["reload"]:
             reload.main()
         code = supervisor.run(
@@ -62,6 +64,18 @@ class Command(BaseCommand):
         )
         if code:
             sys.exit(code)
+
+
+def _refuse_open_transactions() -> None:
+    """A worker closes this process' connections before it forks: that would throw away the caller's transaction."""
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            raise CommandError(
+                f"jobworker cannot run inside atomic(): the connection {connection.alias!r} has an open transaction, which"
+                " it would throw away, and whose jobs no worker sees. In a test use TransactionTestCase (pytest-django:"
+                " transactional_db) instead of TestCase, or run one handler with its .call(); in a view, turn"
+                " ATOMIC_REQUESTS off for it (transaction.non_atomic_requests)."
+            )
 
 
 def _log_to_stderr(level: int) -> None:
