@@ -111,7 +111,8 @@ def _noting(kind: Any) -> Any:
         reliable_jobs_notes = True
 
         def execute(self, query: Any, *args: Any, **options: Any) -> Any:
-            self.connection._reliable_jobs_note(query)
+            if (note := getattr(self.connection, "_reliable_jobs_note", None)) is not None:
+                note(query)
             return super().execute(query, *args, **options)
 
     return Noting

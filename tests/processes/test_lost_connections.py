@@ -114,6 +114,28 @@ def test_running_jobs_whose_backends_are_killed_are_tried_again_and_used_no_atte
     assert {row[1] for row in elsewhere.jobs(notes)} == {1}
 
 
+def test_a_server_that_takes_no_writes_for_a_while_costs_no_attempt_and_no_job(
+    elsewhere: Elsewhere, worker: JobWorker
+) -> None:
+    """Case D04: a failover through which every connection stays open, the worker's own too."""
+    running = elsewhere.enqueue("probes.nap", "[1.5]", 2) + elsewhere.enqueue("probes.anap", "[1.5]", 2)
+    begun = "SELECT count(DISTINCT job_id) FROM probes_mark WHERE label = 'nap begins' AND job_id = ANY (%s)"
+    wait_until(lambda: elsewhere.sql(begun, (running,))[0][0] == 4, worker.tail)
+    said = worker.text.count("read-only transaction")
+    elsewhere.sql("ALTER SYSTEM SET default_transaction_read_only = on")
+    try:
+        elsewhere.sql("SELECT pg_reload_conf()")
+        wait_until(lambda: worker.text.count("read-only transaction") > said, worker.tail)
+        time.sleep(2)  # the handlers come to their writes, and the engine to its settles
+    finally:
+        elsewhere.sql("ALTER SYSTEM RESET default_transaction_read_only")
+        elsewhere.sql("SELECT pg_reload_conf()")
+    notes = elsewhere.enqueue("probes.note", '["after the failover"]', 8)
+    elsewhere.all_done([*running, *notes], worker, timeout=90)
+    assert {row[1] for row in elsewhere.jobs([*running, *notes])} == {1}, worker.tail()
+    assert {row[2] for row in elsewhere.jobs([*running, *notes])} == {0}
+
+
 def test_killing_everything_again_and_again_loses_nothing(elsewhere: Elsewhere, worker: JobWorker) -> None:
     ids = elsewhere.enqueue("probes.note", '["storm"]', 300) + elsewhere.enqueue("probes.anote", '["storm"]', 100)
     kills = 0
