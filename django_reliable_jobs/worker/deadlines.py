@@ -35,6 +35,8 @@ INSIST = 1.0
 UNANSWERED = 0.5
 #: The heartbeat, whose waits are bounded by less than one lease, may stand still for so many.
 HEART_LEASES = 2
+#: Seconds from the end of the heartbeat to that of the process, at least.
+ENDING = 30.0
 
 
 class Watchdog(threading.Thread):
@@ -89,9 +91,9 @@ class Watchdog(threading.Thread):
     def _listen_to_the_heart(self) -> None:
         """Rounds are counted, not seconds: after a stop of the whole process the answer to the next beat decides."""
         moves = self.shared.moves()[HEARTBEAT]
-        if moves != self._heart_moves or HEARTBEAT not in self.shared.running:
+        if moves != self._heart_moves:
             self._heart_moves, self._heart_still = moves, 0.0
-        elif self._heart_still >= HEART_LEASES * conf.current().lease:
+        elif self._heart_still >= self._heart_may_rest():
             self.heart.end_stuck(f"its heartbeat thread has not moved for {self._heart_still:.0f} s")
         if not self.heart.is_asking or self.heart.tries != self._try:
             self._try, self._rounds = self.heart.tries, 0
@@ -99,6 +101,11 @@ class Watchdog(threading.Thread):
         self._rounds += 1
         if self._rounds * ROUND >= UNANSWERED:
             self.heart.give_up_the_overdue()
+
+    def _heart_may_rest(self) -> float:
+        """Seconds. Once it has ended, the process is about to; the main thread may have been caught in its last log line."""
+        leases = HEART_LEASES * conf.current().lease
+        return leases if HEARTBEAT in self.shared.running else max(leases, ENDING)
 
     def _look_at(self, slot: Slot, now: float) -> None:
         work = slot.current

@@ -6,14 +6,16 @@ import time
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from django.db import connection
 
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.registry import find
 from django_reliable_jobs.states import REASON_DEADLINE
+from django_reliable_jobs.worker import deadlines
 from django_reliable_jobs.worker.deadlines import Watchdog
 from django_reliable_jobs.worker.patience import Patience
-from django_reliable_jobs.worker.shared_state import SharedState
+from django_reliable_jobs.worker.shared_state import HEARTBEAT, SharedState
 from django_reliable_jobs.worker.slots import SlotPool
 from tests.processes.fleet import wait_until
 from tests.unit.test_worker_attempt import lease
@@ -56,3 +58,30 @@ def test_a_connection_that_cannot_be_looked_at_does_not_end_the_watchdog() -> No
     finally:
         watchdog.stop()
         pool.close()
+
+
+@pytest.mark.parametrize("beats", [False, True], ids=["it has ended", "it stands still"])
+def test_a_heartbeat_that_does_not_move_any_more_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, settings: Any, beats: bool
+) -> None:
+    """Case P02: whoever looks after the others has somebody who looks after it."""
+    settings.RELIABLE_JOBS = {"LEASE": 3, "HEARTBEAT": 1}
+    monkeypatch.setattr(deadlines, "ENDING", 6.0)
+    heart = Heart()
+    if beats:
+        heart.shared.join(HEARTBEAT)
+    reasons: list[str] = []
+    heart.end_stuck = reasons.append  # type: ignore[attr-defined]
+    pool = SlotPool(1, "default", uuid4(), lambda _: None)
+    watchdog = Watchdog(pool, heart, Patience(60), 30.0, lambda: None)  # type: ignore[arg-type]
+    watchdog.start()
+    try:
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            heart.shared.moved()
+            time.sleep(0.1)
+        wait_until(lambda: reasons, "the end")
+        assert "its heartbeat thread has not moved for 6" in reasons[0]
+        assert not beats or time.monotonic() - until > 4, "not while it moved"
+    finally:
+        watchdog.stop()

@@ -13,6 +13,7 @@ from django.db import connections
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.worker import reload, supervisor
+from django_reliable_jobs.worker.open_files import too_many_slots
 from django_reliable_jobs.worker.options import WorkerOptions, parse_queues
 
 
@@ -37,6 +38,8 @@ class Command(BaseCommand):
         for name in ("slots", "processes", "max_jobs", "max_jobs_per_process", "max_rss"):
             if options[name] is not None and options[name] < 1:
                 raise CommandError(f"--{name.replace('_', '-')} is at least 1.")
+        if problem := too_many_slots(options["slots"]):
+            raise CommandError(problem)
         grace = conf.current().grace if options["grace"] is None else options["grace"]
         if not 0 <= grace < 10**6:
             raise CommandError("--grace is a number of seconds, 0 or more.")
