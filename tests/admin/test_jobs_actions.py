@@ -106,8 +106,8 @@ def test_some_are_changed_and_the_others_counted_with_the_reason(root: Client) -
     jobs = [make("dead"), make("cancelled"), make("done"), make("running"), make("dead", unique_key="k")]
     said = do(root, "retry", *jobs, ids=",".join(str(job.pk) for job in jobs) + ",999999999")
     assert said == (
-        "2 jobs are queued again. 4 are left as they are: it is not DEAD, FAILED or CANCELLED (3);"
-        f" job {holder.pk} holds its unique key (1)."
+        "2 jobs are queued again. 4 are left as they are: it is not DEAD, FAILED or CANCELLED (2);"
+        f" job {holder.pk} holds its unique key (1); there is no such job (1)."
     )
     assert LogEntry.objects.count() == 2
     assert [Job.objects.get(pk=job.pk).status for job in jobs] == ["QUEUED", "QUEUED", "DONE", "RUNNING", "DEAD"]
