@@ -20,14 +20,23 @@ from django_reliable_jobs.store.statements import run
 
 # A key's holder must finish in between every time for a further round to be needed.
 MAX_ROUNDS = 100
+#: Keys in one look-up: a statement has 65,535 parameters at most where the server binds them.
+CHUNK = 5000
 
 
 def find_holders(
     alias: str, new: NewJob, calls: Sequence[Call], waiting: Sequence[int], result: dict[int, tuple[int, bool]]
 ) -> list[int]:
     """Fill in the jobs that hold the keys of `waiting`; what has no holder any more is returned."""
-    if not waiting:
-        return []
+    left: list[int] = []
+    for at in range(0, len(waiting), CHUNK):
+        left += _find_holders(alias, new, calls, waiting[at : at + CHUNK], result)
+    return left
+
+
+def _find_holders(
+    alias: str, new: NewJob, calls: Sequence[Call], waiting: Sequence[int], result: dict[int, tuple[int, bool]]
+) -> list[int]:
     jobs = jobs_of(alias, new.names)
     by_idempotency = dict(
         jobs.filter(

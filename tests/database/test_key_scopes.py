@@ -11,7 +11,7 @@ from django_reliable_jobs.admin.jobs_paths import exact
 from django_reliable_jobs.definition import JobDefinition
 from django_reliable_jobs.errors import AlreadyEnqueued, ReliableJobsError
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.store import operator
+from django_reliable_jobs.store import key_holders, operator
 from tests.factories import JobFactory, ago
 from tests.probes.jobs import echo, noop
 from tests.races.sessions import fetch
@@ -77,6 +77,14 @@ def test_a_row_of_older_code_holds_its_keys_under_any_name(name: str, kind: Any)
     assert AFTER.using(**options).enqueue(1).pk == held.pk
     assert AFTER.using(**options).enqueue_many([(2,)]) == [held.pk]
     assert Job.objects.count() == 1
+
+
+def test_a_bulk_enqueue_looks_the_holders_up_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_holders, "CHUNK", 3)
+    held = AFTER.using(unique_key=lambda number: f"k{number}").enqueue_many([(number,) for number in range(0, 20, 2)])
+    ids = LATER.using(unique_key=lambda number: f"k{number}").enqueue_many([(number,) for number in range(20)])
+    assert ids[::2] == held
+    assert Job.objects.count() == 20
 
 
 def test_a_replaced_row_goes_on_with_the_new_name_and_holds_the_key_as_before() -> None:
