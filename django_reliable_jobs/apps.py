@@ -15,6 +15,13 @@ class ReliableJobsConfig(AppConfig):
 
     def ready(self) -> None:
         # Importing them registers what they bring.
-        from django_reliable_jobs import checks, enqueue, migrate_checks, registry, schedule_checks  # noqa: F401
+        from django_reliable_jobs import (  # noqa: F401
+            checks,
+            enqueue,
+            migrate_checks,
+            registry,
+            schedule_checks,
+            token_checks,
+        )
 
         registry.autodiscover()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import factory
 from django.utils import timezone
@@ -16,6 +16,9 @@ from factory.django import DjangoModelFactory
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.models import Job, JobAttempt, JobCheckpoint, JobStatus, QueueState, Worker
 from django_reliable_jobs.store.tokens import fencing_tokens
+
+#: Whose the RUNNING jobs are that a test makes without saying so.
+OWNER = UUID(int=0xA11CE)
 
 
 def ago(seconds: float) -> datetime:
@@ -36,7 +39,7 @@ class JobFactory(DjangoModelFactory[Job]):
         running = factory.Trait(
             status=JobStatus.RUNNING,
             attempts=1,
-            locked_by=factory.LazyFunction(uuid4),
+            locked_by=OWNER,
             locked_until=factory.LazyFunction(lambda: ago(-30)),
             fencing_token=factory.LazyFunction(next_token),
             started_at=factory.LazyFunction(timezone.now),

@@ -185,18 +185,21 @@ def sort_leases(leases: Iterable[Lease]) -> list[Lease]:
     return sorted(leases, key=lambda one: (-one.priority, one.run_at, one.job_id))
 
 
-def standings(alias: str, keys: Sequence[LeaseKey]) -> dict[LeaseKey, Standing]:
+def standings(alias: str, keys: Sequence[LeaseKey], worker: UUID | None = None) -> dict[LeaseKey, Standing]:
     """Read again the pairs that an exchange or a heartbeat did not bring back. A row that is gone is lost.
 
     A reaped row keeps its token until the next claim; the attempt that the reaper recorded tells it from a settled one.
+    `worker` is whose they are; None: anybody's.
     """
     if not keys:
         return {}
-    found = {row[0]: row[1:] for row in run(alias, "standing", {"job_ids": [key.job_id for key in keys]})}
+    found = {
+        row[0]: row[1:] for row in run(alias, "standing", {"job_ids": [key.job_id for key in keys], "worker": worker})
+    }
     result: dict[LeaseKey, Standing] = {}
     for key in keys:
-        token, status, reaped = found.get(key.job_id, (None, None, False))
-        if token != key.token or reaped:
+        token, status, reaped, anothers = found.get(key.job_id, (None, None, False, False))
+        if token != key.token or reaped or (anothers and status == JobStatus.RUNNING):
             result[key] = Standing.LOST
         elif status == JobStatus.RUNNING:
             result[key] = Standing.BUSY

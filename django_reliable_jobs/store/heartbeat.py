@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from django_reliable_jobs.lease import LeaseKey
 from django_reliable_jobs.store.statements import run
@@ -16,8 +17,11 @@ class Held(NamedTuple):
     progress: str | None = None
 
 
-def heartbeat(alias: str, lease: float, held: Sequence[Held]) -> dict[LeaseKey, bool]:
-    """Extend the leases by `lease` seconds from now; for each one extended, whether somebody asked to cancel it."""
+def heartbeat(alias: str, lease: float, held: Sequence[Held], worker: UUID | None = None) -> dict[LeaseKey, bool]:
+    """Extend the leases by `lease` seconds from now; for each one extended, whether somebody asked to cancel it.
+
+    `worker` is whose they are; None: anybody's.
+    """
     if not held:
         return {}
     rows = run(
@@ -25,6 +29,7 @@ def heartbeat(alias: str, lease: float, held: Sequence[Held]) -> dict[LeaseKey, 
         "heartbeat",
         {
             "lease": lease,
+            "worker": worker,
             "job_ids": [h.key.job_id for h in held],
             "tokens": [h.key.token for h in held],
             "progresses": [h.progress for h in held],

@@ -139,7 +139,7 @@ def _claim(alias: str, worker: UUID, lease: float, jobs: Sequence[Job]) -> list[
 def _settle(alias: str, worker: UUID, offer: Offer) -> bool:
     lease, outcome, progress = offer
     jobs = Job.objects.using(alias)
-    owned = jobs.filter(pk=lease.job_id, fencing_token=lease.token, status=JobStatus.RUNNING)
+    owned = jobs.filter(pk=lease.job_id, fencing_token=lease.token, status=JobStatus.RUNNING, locked_by=worker)
     job = owned.select_for_update(skip_locked=True, no_key=True).first()
     if job is None:
         return False

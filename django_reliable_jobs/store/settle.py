@@ -17,6 +17,7 @@ def settle(alias: str, worker: UUID, offer: Offer, idle: float = 15.0) -> bool:
     params = {
         "job_id": lease.job_id,
         "token": lease.token,
+        "worker": worker,
         "status": outcome.status.value,
         "reason": outcome.reason,
         "delay": outcome.delay,

@@ -129,9 +129,9 @@ class Heart(threading.Thread):
         news = [Held(attempt.key, attempt.take_progress()) for attempt in attempts]
         try:
             with self.patience.wait_for(connection):
-                extended = heartbeat(self.ledger.alias, lease, news) if may_extend else {}
+                extended = heartbeat(self.ledger.alias, lease, news, self.me.worker) if may_extend else {}
                 missing = [key for key, _ in news if key not in extended]
-                found = standings(self.ledger.alias, missing)
+                found = standings(self.ledger.alias, missing, self.me.worker)
         except BaseException:
             for attempt, (_, progress) in zip(attempts, news, strict=True):
                 attempt.progress = attempt.progress or progress

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from uuid import UUID
 
 from django.db import DataError
 from django.db import Error as DatabaseTrouble
@@ -36,8 +37,9 @@ _REFUSED_VALUES = ("22", "23", "54")
 class Ledger:
     """See the module's docstring."""
 
-    def __init__(self, alias: str, shared: SharedState | None = None) -> None:
+    def __init__(self, alias: str, shared: SharedState | None = None, worker: UUID | None = None) -> None:
         self.alias = alias
+        self.worker = worker
         self._shared = shared
         self.held: dict[LeaseKey, Attempt] = {}
         self.counts: Counter[str] = Counter()
@@ -98,7 +100,7 @@ class Ledger:
         self._again_at = 0.0
         if not refused:
             return
-        found = standings(self.alias, [attempt.key for attempt in refused])
+        found = standings(self.alias, [attempt.key for attempt in refused], self.worker)
         for attempt in refused:
             standing = found[attempt.key]
             if standing is Standing.RECORDED:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import threading
 import time
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from django_reliable_jobs import conf
 from django_reliable_jobs.states import JobStatus
 from django_reliable_jobs.store import notify, reap
 from django_reliable_jobs.store.connections import own_connection
-from django_reliable_jobs.worker import journal
+from django_reliable_jobs.worker import journal, token_sequence
 from django_reliable_jobs.worker.batch_size import BatchSize
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.patience import Patience
@@ -37,6 +38,8 @@ from django_reliable_jobs.worker.unknown_names import NameJudge, UnknownNames
 logger = logging.getLogger("django_reliable_jobs.worker")
 
 BATCH = 200
+#: Seconds between two looks at the sequence of fencing tokens.
+MARK_EVERY = 60.0
 #: For how many seconds the leases of a dead sibling are looked for: its last claim may commit after its death.
 DEAD_FOR = 10.0
 #: Seconds between two rounds while the database is out of reach, at most.
@@ -70,6 +73,7 @@ class Maintenance(threading.Thread):
         self.dead_workers = list(dead_workers)
         self._died: SimpleQueue[DeadWorker] = SimpleQueue()
         self._pass_at = 0.0
+        self._tokens_at = time.monotonic() + random.uniform(0, MARK_EVERY)
         self._dead_until = time.monotonic() + DEAD_FOR
         self._stopping = threading.Event()
         self._judge = NameJudge(alias, unknown, self._stopping)
@@ -83,7 +87,10 @@ class Maintenance(threading.Thread):
                 pause = min(conf.current().poll, conf.current().heartbeat)
                 self.shared.moved()
                 # Each for itself: what keeps schedules from firing must not keep leases from being reaped.
-                for part in (self._pass_if_due, self._tick, self._names, self.pruning.when_due, self._rights):
+                parts = (
+                    self._pass_if_due, self._tick, self._names, self.pruning.when_due, self._rights, self._tokens,
+                )  # fmt: skip
+                for part in parts:
                     try:
                         pause = min(pause, part(connection))
                     except DatabaseTrouble as error:
@@ -98,6 +105,14 @@ class Maintenance(threading.Thread):
                 if self._stopping.wait(max(0.0, pause)):
                     break
         self.shared.leave()
+
+    def _tokens(self, connection: BaseDatabaseWrapper) -> float:
+        """The mark says how far the sequence of tokens has come; seconds until it is raised again."""
+        if time.monotonic() >= self._tokens_at:
+            self._tokens_at = time.monotonic() + MARK_EVERY * random.uniform(0.8, 1.2)
+            with self.patience.wait_for(connection):
+                token_sequence.keep_in_step(self.alias)
+        return self._tokens_at - time.monotonic()
 
     def take_back_first(self) -> None:
         """Before the engine starts: a burst is over when nothing is due, and what its predecessor lost has to be due."""

@@ -35,7 +35,7 @@ from django_reliable_jobs.outcome import Outcome
 from django_reliable_jobs.store import presence
 from django_reliable_jobs.store.connections import own_connection
 from django_reliable_jobs.store.discover import discover, without_a_trace
-from django_reliable_jobs.worker import exit_codes, journal
+from django_reliable_jobs.worker import exit_codes, journal, token_sequence
 from django_reliable_jobs.worker.connections import pools_that_are_too_small
 from django_reliable_jobs.worker.contact import Contact
 from django_reliable_jobs.worker.deadlines import Watchdog
@@ -107,7 +107,7 @@ class WorkerProcess:
         self.patience = patience = Patience(settings.lease / 2, shared)
         contact = Contact(settings.lease)
         prefetch = Prefetch(settings.prefetch, options.slots)
-        self.ledger = Ledger(options.alias, shared)
+        self.ledger = Ledger(options.alias, shared, worker)
         self.pool = SlotPool(options.slots, options.alias, worker, inbox.put, supervisor, shared)
         me = presence.Presence(
             worker,
@@ -165,6 +165,8 @@ class WorkerProcess:
             return exit_codes.NOT_READY if self.options.burst else exit_codes.BROKEN
         if not self._has_its_rights() and self.options.burst:
             return exit_codes.FAILURES
+        if not token_sequence.in_step(self.options.alias):
+            return exit_codes.BROKEN
         if self.options.burst and self.maintenance.dead_workers:
             self.maintenance.take_back_first()
         # In a thread of somebody else's process (tests, an embedded worker) that process is not ours to end.

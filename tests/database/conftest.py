@@ -6,13 +6,14 @@ The small statement, which a worker uses that has nothing to settle, is a third 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from django_reliable_jobs.store import exchange as one_statement
 from django_reliable_jobs.store import portable
 from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish
+from tests.factories import OWNER
 
 IMPLEMENTATIONS = {"one statement": one_statement.exchange, "portable": portable.exchange}
 
@@ -33,7 +34,7 @@ class Exchange:
 
     def __init__(self, function: Callable[..., Exchanged]) -> None:
         self.function = function
-        self.worker = uuid4()
+        self.worker = OWNER
 
     def __call__(
         self,

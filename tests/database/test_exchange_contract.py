@@ -221,6 +221,7 @@ def test_nothing_is_asked_and_nothing_happens(exchange: Exchange) -> None:
 
 
 def test_the_worker_of_an_attempt_is_who_offers_it(exchange: Exchange) -> None:
-    job, worker = running(), uuid4()
+    worker = uuid4()
+    job = running(locked_by=worker)
     exchange([Offer(lease_of(job), FAILED_ONCE)], worker=worker)
     assert JobAttempt.objects.get().worker == worker

@@ -145,7 +145,7 @@ def test_a_lost_last_attempt_is_dead() -> None:
 
 
 def test_only_expired_leases_are_reaped_unless_the_worker_is_known_to_be_dead() -> None:
-    alive, dead = JobFactory(running=True), JobFactory(running=True)
+    alive, dead = JobFactory(running=True), JobFactory(running=True, locked_by=uuid4())
     JobFactory(done=True), JobFactory()
     assert reap("default", BACKOFF, 10) == []
     expired = lost()

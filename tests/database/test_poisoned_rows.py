@@ -20,7 +20,7 @@ from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish, ex
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.prune import prune, prune_runs
 from tests.database.poison import CHANGES, COLUMNS, MOMENTS, drop_the_constraint, poison
-from tests.factories import JobAttemptFactory, JobFactory, WorkerFactory, ago, lease_of
+from tests.factories import OWNER, JobAttemptFactory, JobFactory, WorkerFactory, ago, lease_of
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +33,7 @@ def _anything_goes(db: None) -> None:
 def claim_all(worker: object = None) -> Exchanged:
     """As an engine does that has just looked."""
     pairs = [Pair(work.queue, work.priority, work.since) for work in discover("default") if work.due_in <= 0]
-    return exchange("default", uuid4(), 30.0, [], Wish(free=50, ahead=10, pairs=pairs))
+    return exchange("default", OWNER, 30.0, [], Wish(free=50, ahead=10, pairs=pairs))
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -49,7 +49,7 @@ def test_a_waiting_row_does_not_keep_others_from_being_found_and_claimed(change:
         assert lease.run_at.tzinfo is UTC
         offers = [Offer(lease, outcome.failed(5.0, ErrorRecord("E", "e", ""), last_attempt=False))]
         others = [Offer(lease, outcome.RELEASED) for key, lease in claimed.items() if key != bad.pk]
-        settled = exchange("default", uuid4(), 30.0, offers + others, Wish()).settled
+        settled = exchange("default", OWNER, 30.0, offers + others, Wish()).settled
         assert settled == {lease.key for lease in claimed.values()}
 
 

@@ -35,6 +35,7 @@ from tests.probes.models import Mark
 from tests.races.sessions import fetch
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+WORKER = uuid4()
 
 
 class Router:
@@ -86,7 +87,7 @@ def other(request: pytest.FixtureRequest, other_database: None, settings: Any) -
 
 
 def claim(alias: str) -> list[Lease]:
-    return exchange(alias, uuid4(), 30, [], Wish(9, pairs=[Pair("default", 0)])).leases
+    return exchange(alias, WORKER, 30, [], Wish(9, pairs=[Pair("default", 0)])).leases
 
 
 def test_every_verb_of_enqueue_works(other: str) -> None:
@@ -111,8 +112,8 @@ def test_every_verb_of_a_worker_works(other: str) -> None:
     assert [(work.queue, work.priority) for work in discover(other)] == []
     assert len(heartbeat(other, 30, [Held(lease.key) for lease in leases])) == 6
     failed = outcome.failed(0, ErrorRecord("E", "m", "t"), last_attempt=False)
-    assert exchange(other, uuid4(), 30, [Offer(leases[0], failed)], Wish()).settled == {leases[0].key}
-    assert portable.exchange(other, uuid4(), 30, [Offer(leases[1], outcome.DONE)], Wish()).settled == {leases[1].key}
+    assert exchange(other, WORKER, 30, [Offer(leases[0], failed)], Wish()).settled == {leases[0].key}
+    assert portable.exchange(other, WORKER, 30, [Offer(leases[1], outcome.DONE)], Wish()).settled == {leases[1].key}
     context = JobContext(Attempt(leases[2]), other)
     with transaction.atomic(using=other):
         assert context.state is None
@@ -125,7 +126,7 @@ def test_every_verb_of_a_worker_works(other: str) -> None:
     assert expire(other, 10) == 0
     assert release_unheld(other, uuid4(), []) == []
     assert prune(other, JobStatus.DONE, 0, 10) == 1
-    assert len(portable.exchange(other, uuid4(), 30, [], Wish(2, pairs=[Pair("default", 0)])).leases) == 2
+    assert len(portable.exchange(other, WORKER, 30, [], Wish(2, pairs=[Pair("default", 0)])).leases) == 2
 
 
 def test_every_verb_of_control_works(other: str) -> None:
@@ -162,7 +163,7 @@ def test_reads_never_go_to_a_replica(other: str, settings: Any) -> None:
     job = noop.enqueue()
     [lease] = claim(other)
     failed = outcome.dead("d", ErrorRecord("E", "m", "t"))
-    assert exchange(other, uuid4(), 30, [Offer(lease, failed)], Wish()).settled
+    assert exchange(other, WORKER, 30, [Offer(lease, failed)], Wish()).settled
     assert Job.objects.get(pk=job.pk).attempt_set.get().error_kind == "E"
     assert JobAttempt.objects.filter(job=job).count() == 1
 
@@ -177,7 +178,7 @@ def test_one_enqueue_may_name_a_database(other_database: None) -> None:
     assert Job.objects.using("other").get() == there
     [lease] = claim("other")
     failed = outcome.dead("d", ErrorRecord("E", "m", "t"))
-    assert exchange("other", uuid4(), 30, [Offer(lease, failed)], Wish()).settled
+    assert exchange("other", WORKER, 30, [Offer(lease, failed)], Wish()).settled
     assert there.attempt_set.count() == 1, "what belongs to a job is where the job is"
     assert control.retry(there).changed == [there.pk]
     assert control.cancel(there.pk, using="other").changed == [there.pk]

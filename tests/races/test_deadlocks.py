@@ -40,7 +40,9 @@ WORKERS_VERBS: dict[str, tuple[dict[str, Any], Callable[[list[Job]], Any]]] = {
     "settle": (
         {"running": True},
         lambda jobs: (
-            exchange("default", uuid4(), 30, [Offer(lease_of(job), outcome.DONE) for job in jobs], Wish()).settled
+            exchange(
+                "default", jobs[0].locked_by, 30, [Offer(lease_of(job), outcome.DONE) for job in jobs], Wish()
+            ).settled
         ),
     ),
     "claim": ({}, lambda jobs: exchange("default", uuid4(), 30, [], Wish(9, pairs=[Pair("default", 0)])).leases),
@@ -120,7 +122,8 @@ def test_nothing_deadlocks_and_every_row_stays_in_order() -> None:
     seed = random.randrange(2**32)
     worker = uuid4()
     steps: list[Callable[[Storm], Any]] = [
-        partial(_work, worker), partial(_work, uuid4()), _beat, _beat, _reap, _cancel, _retry, _operate, _save, _atomic,
+        partial(_work, worker), partial(_work, uuid4()), _beat, _beat, _reap, _cancel, _retry, _operate, _save,
+        partial(_atomic, worker),
         lambda storm: release_unheld("default", worker, [lease.token for lease in storm.sample(99)]),
         lambda storm: _keep_house(),
         lambda storm: _enqueue(storm),
@@ -182,11 +185,11 @@ def _save(storm: Storm) -> None:
             pass
 
 
-def _atomic(storm: Storm) -> None:
+def _atomic(worker: Any, storm: Storm) -> None:
     for lease in storm.sample(2):
         with transaction.atomic():
             fetch("SET CONSTRAINTS ALL IMMEDIATE")
-            if not settle("default", uuid4(), Offer(lease, outcome.DONE)):
+            if not settle("default", worker, Offer(lease, outcome.DONE)):
                 transaction.set_rollback(True)
 
 

@@ -1,6 +1,7 @@
 -- The exchange: what has finished is settled and what may run is claimed, in one statement, one commit, one round trip.
 --
--- Settle. `owned` decides: the pair (id, token) with status RUNNING, locked in id order, rows that somebody holds locked
+-- Settle. `owned` decides: the pair (id, token) with status RUNNING and this worker's id (a sequence that was set back gives a
+-- token twice), locked in id order, rows that somebody holds locked
 -- skipped (they are offered again in the next round). Whatever is not in `owned` is not written. The token stays in every
 -- join: a worker that claimed its own lost job again may offer both of its attempts. A cancel request turns anything but
 -- DONE into CANCELLED. What is handed back unbegun loses its `first_started_at` if this claim gave it that: `started_at` is
@@ -31,7 +32,7 @@ WITH offered AS MATERIALIZED (
      CROSS JOIN LATERAL (
         SELECT job.cancel_requested_at
           FROM django_reliable_jobs_job AS job
-         WHERE job.status || '' = 'RUNNING' AND job.id = o.job_id AND job.fencing_token = o.token
+         WHERE job.status || '' = 'RUNNING' AND job.id = o.job_id AND job.fencing_token = o.token AND job.locked_by = %(worker)s::uuid
            FOR NO KEY UPDATE OF job SKIP LOCKED) AS job
 ), settled AS (
     UPDATE django_reliable_jobs_job AS job

@@ -1,4 +1,4 @@
--- Extends all leases of a worker, by (id, token) and status: an expired lease that nobody has reaped may still be extended.
+-- Extends all leases of a worker, by (id, token), its id (if it is given) and status: an expired lease that nobody has reaped may still be extended.
 -- Brings back which of them somebody asked to cancel. Locked rows are skipped and asked again in the next round.
 WITH held AS MATERIALIZED (
     SELECT *
@@ -7,7 +7,7 @@ WITH held AS MATERIALIZED (
     SELECT job.id, held.token
       FROM held
       JOIN django_reliable_jobs_job AS job ON job.id = held.job_id AND job.fencing_token = held.token
-     WHERE job.status = 'RUNNING'
+     WHERE job.status = 'RUNNING' AND job.locked_by IS NOT DISTINCT FROM coalesce(%(worker)s::uuid, job.locked_by)
      ORDER BY job.id
        FOR NO KEY UPDATE OF job SKIP LOCKED
 )

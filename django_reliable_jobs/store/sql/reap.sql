@@ -6,19 +6,7 @@
 -- Where it is later than `latest` the database's clock was set forward, and the leases of the living have run out as well.
 --
 -- A lease that ends later than any worker can have said (raw SQL) gets an end: its owner extends it, if it has one.
-WITH endless AS MATERIALIZED (
-    SELECT job.id
-      FROM django_reliable_jobs_job AS job
-     WHERE job.status = 'RUNNING' AND job.locked_until > statement_timestamp() + interval '3651 days'
-     ORDER BY job.locked_until
-     LIMIT %(batch)s
-       FOR NO KEY UPDATE OF job SKIP LOCKED
-), bounded AS (
-    UPDATE django_reliable_jobs_job AS job
-       SET locked_until = clock_timestamp() + make_interval(secs => %(lease)s::float8)
-      FROM endless
-     WHERE job.id = endless.id
-), lost AS MATERIALIZED (
+WITH lost AS MATERIALIZED (
     SELECT job.id, job.locked_by, job.started_at,
            CASE WHEN job.cancel_requested_at IS NOT NULL THEN 'CANCELLED'
                 WHEN job.attempts >= job.max_attempts THEN 'DEAD'
@@ -67,5 +55,18 @@ WITH endless AS MATERIALIZED (
            statement_timestamp(), 'WorkerLost', 'the worker that ran this attempt was lost', ''
       FROM reaped
     ON CONFLICT DO NOTHING
+), endless AS MATERIALIZED (
+    SELECT job.id
+      FROM django_reliable_jobs_job AS job
+     WHERE job.status = 'RUNNING' AND job.locked_until > statement_timestamp() + interval '3651 days'
+       AND NOT (job.locked_by = ANY (%(dead_workers)s::uuid[]))
+     ORDER BY job.locked_until
+     LIMIT %(batch)s
+       FOR NO KEY UPDATE OF job SKIP LOCKED
+), bounded AS (
+    UPDATE django_reliable_jobs_job AS job
+       SET locked_until = clock_timestamp() + make_interval(secs => %(lease)s::float8)
+      FROM endless
+     WHERE job.id = endless.id
 )
 SELECT id, name, queue, priority, status, attempts, worker FROM reaped

@@ -17,7 +17,7 @@ UPDATE django_reliable_jobs_job AS job
     SELECT id, cancel_requested_at IS NOT NULL AND %(status)s <> 'DONE' AS cancelled,
            %(status)s IN ('DONE', 'DEAD', 'CANCELLED') AS finished
       FROM django_reliable_jobs_job
-     WHERE id = %(job_id)s AND fencing_token = %(token)s AND status = 'RUNNING'
+     WHERE id = %(job_id)s AND fencing_token = %(token)s AND status = 'RUNNING' AND locked_by = %(worker)s::uuid
        FOR NO KEY UPDATE
   ) AS owned
  WHERE job.id = owned.id
