@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.contrib.admin.models import CHANGE, DELETION
+from django.db import OperationalError
 from django.http import HttpRequest
 from django.utils.functional import Promise
 from django.utils.translation import gettext, ngettext, ngettext_lazy
@@ -27,6 +28,8 @@ from django_reliable_jobs.store import operator
 PATIENCE, SHORT_PATIENCE = 1.0, 0.05
 #: Different reasons that are told one by one; those that name a job may be thousands.
 REASONS = 5
+#: SQLSTATEs of a statement that took too long, or ended a deadlock.
+GIVEN_UP = ("57014", "40P01")
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,24 @@ def perform(
     admin: OperationsAdmin, request: HttpRequest, verb: Verb, alias: str, names: Mapping[int, str], value: int | None
 ) -> Report:
     """One batch: the jobs (id -> name) in one transaction with their log entries, whatever their status is by now."""
+    report = Report()
     try:
         return _together(admin, request, verb, alias, names, value, PATIENCE)
     except operator.RowLocked:
         pass
-    report = Report()
+    except OperationalError as error:
+        # The server has given the statement up, or chosen it to end a deadlock: at this size it might do so for ever.
+        if getattr(error.__cause__, "sqlstate", None) not in GIVEN_UP:
+            raise
+        if len(names) == 1:
+            report.skipped = dict.fromkeys(names, gettext("the database has given it up"))
+            return report
+        ids = list(names)
+        for half in (ids[: len(ids) // 2], ids[len(ids) // 2 :]):
+            one = perform(admin, request, verb, alias, {job_id: names[job_id] for job_id in half}, value)
+            report.changed += one.changed
+            report.skipped |= one.skipped
+        return report
     for job_id, name in names.items():
         try:
             one = _together(admin, request, verb, alias, {job_id: name}, value, SHORT_PATIENCE)

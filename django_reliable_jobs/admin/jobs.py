@@ -18,11 +18,12 @@ from django.utils.timezone import template_localtime  # type: ignore[attr-define
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from django_reliable_jobs import registry
 from django_reliable_jobs.admin import jobs_act, jobs_detail, jobs_filters, jobs_paths
 from django_reliable_jobs.admin.actions import VERBS, Verb
 from django_reliable_jobs.admin.base import OperationsAdmin, act, manages
 from django_reliable_jobs.admin.display import badge, reason
-from django_reliable_jobs.admin.paging import Path
+from django_reliable_jobs.admin.paging import SEARCHED, WINDOW, Path
 from django_reliable_jobs.models import Job, JobStatus, Worker
 
 TIME = '<span class="job-time">{}</span>'
@@ -63,7 +64,7 @@ def _chosen(verb: Verb) -> Callable[..., HttpResponseBase]:
 class JobAdmin(OperationsAdmin):
     list_display = ("job", "state", "queue", "tries", "moment", "worker")
     list_filter = (*jobs_filters.FILTERS,)
-    served_filters = frozenset(("status", "status__exact", "schedule"))
+    served_filters = frozenset(("status", "status__exact", "schedule", "attempts"))
     change_list_template = "admin/django_reliable_jobs/job/change_list.html"
     actions = tuple(_chosen(verb) for verb in VERBS.values())
     search_fields = ("id",)
@@ -83,18 +84,35 @@ class JobAdmin(OperationsAdmin):
             return Path(("-pk",), Q(pk__in=hits))
         if schedule := params.get(jobs_filters.ScheduleFilter.parameter_name):
             return jobs_paths.of_schedule(schedule.replace("\0", ""), jobs)
+        queue = jobs_paths.queue_of(params)
+        if params.get(jobs_filters.AttemptFilter.parameter_name) == jobs_filters.FAILED_LATELY:
+            return jobs_paths.of_failures(jobs, queue)
         status = jobs_paths.status_of(params)
         if status is None:
             return jobs_paths.NEWEST_FIRST
-        return jobs_paths.by_status(status, jobs_filters.begin(params.get(jobs_filters.TimeFilter.parameter_name)))
+        since = jobs_filters.begin(params.get(jobs_filters.TimeFilter.parameter_name))
+        return jobs_paths.by_status(status, since, queue)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        term = search_term.strip()
+        term = search_term.replace("\0", "").strip()
+        match = request.resolver_match
+        if match is not None and match.url_name == "autocomplete":
+            return self._choices(request, queryset, term).order_by("-pk"), False
         if term and not self._exact(request, term):
             queryset = jobs_paths.in_text(term, queryset)
         return queryset, False
+
+    def _choices(self, request: HttpRequest, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """What the field of a foreign key offers. A list has its window; this looks at so many of the newest jobs."""
+        if not term:
+            return jobs_paths.newest(queryset, WINDOW)
+        if hits := self._exact(request, term):
+            return queryset.filter(pk__in=hits)
+        lately = jobs_paths.newest(queryset, SEARCHED)
+        named = [name for name in registry.names() if term.lower() in name.lower()]
+        return lately.filter(name__in=named) if named else jobs_paths.in_text(term, lately)
 
     def _exact(self, request: HttpRequest, text: str) -> list[int]:
         """What the term names; found once a request."""

@@ -17,11 +17,13 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect, JsonResponse, QueryDict
 from django.utils.translation import gettext
 
+from django_reliable_jobs.admin import jobs_walk
 from django_reliable_jobs.admin.actions import VERBS, Tally, Verb, perform
 from django_reliable_jobs.admin.jobs_filters import FILTERS
 from django_reliable_jobs.admin.jobs_paths import status_of
 from django_reliable_jobs.admin.jobs_walk import Place, Walk
 from django_reliable_jobs.registry import check_priority
+from django_reliable_jobs.worker.batch_size import BatchSize
 
 if TYPE_CHECKING:
     from django_reliable_jobs.admin.jobs import JobAdmin
@@ -33,6 +35,8 @@ MOST = 5_000
 SHOWN = 100
 #: Seconds that one POST works on batches.
 TURN = 1.0
+#: Jobs of its first batch: a request that is cut before one is done would begin with it again. Seconds that are long for one.
+FIRST, LONG = 100, 4.0
 
 
 def view(admin: JobAdmin, request: HttpRequest) -> HttpResponseBase:
@@ -120,10 +124,13 @@ def _do_all(
     # A new priority may move a job to where the walk still comes.
     exclude = Q(priority=value) if verb.asks_priority else None
     alias, until = walk.jobs.db, time.monotonic() + TURN
-    for names, behind in walk.batches(begin, exclude):
+    stopped = bool(asked.get("stop"))
+    size = BatchSize(jobs_walk.BATCH, LONG, FIRST)
+    for names, behind in () if stopped else walk.batches(begin, size, exclude):
         place = behind
         if names:
-            tally.add(perform(admin, request, verb, alias, names, value))
+            with size.of_one():
+                tally.add(perform(admin, request, verb, alias, names, value))
         if time.monotonic() > until:
             break
     text = tally.text(verb)
@@ -135,7 +142,7 @@ def _do_all(
     return admin.page(
         request, TEMPLATE, verb.label, verb=verb, filters=filters, described=described(filters), text=text, state=state,
         total=total, done=tally.changed + tally.skipped, place=place and place.write(), under_way=place is not None,
-        finished=place is None, priority="" if value is None else value, back=_list(admin, filters),
+        stopped=stopped, finished=place is None, priority="" if value is None else value, back=_list(admin, filters),
     )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ from django_reliable_jobs.store.discover import discover
 
 #: Values that one filter offers; any other can be given in the address.
 MOST = 200
+#: The value of the filter of attempts.
+FAILED_LATELY = "failed"
 
 SPANS = {"hour": (_("Past hour"), 3600), "day": (_("Past 24 hours"), 86_400), "week": (_("Past 7 days"), 604_800)}
 
@@ -109,6 +111,21 @@ class ScheduleFilter(Choice):
         return queryset
 
 
+class AttemptFilter(Choice):
+    """The path of the list is already that of the attempts."""
+
+    title = _("attempts")
+    parameter_name = "attempts"
+
+    def offered(self, alias: str) -> Iterable[tuple[str, Any]]:
+        return [(FAILED_LATELY, _("Failed in the past hour"))]
+
+    def narrowed(self, queryset: QuerySet[Job], value: str) -> QuerySet[Job]:
+        if value != FAILED_LATELY:
+            raise ValueError(value)
+        return queryset
+
+
 class TimeFilter(Choice):
     """By the end of finished jobs, if the list is of those; by the enqueue otherwise."""
 
@@ -140,4 +157,12 @@ def time_field(params: Any) -> str:
     return "finished_at" if status in FINISHED else "created_at"
 
 
-FILTERS: list[type[Choice]] = [StatusFilter, QueueFilter, NameFilter, TimeFilter, ScheduleFilter, WorkerFilter]
+FILTERS: list[type[Choice]] = [
+    StatusFilter,
+    QueueFilter,
+    NameFilter,
+    TimeFilter,
+    AttemptFilter,
+    ScheduleFilter,
+    WorkerFilter,
+]

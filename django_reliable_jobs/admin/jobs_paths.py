@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from django.db.models import Case, F, Func, IntegerField, Q, QuerySet, TextField, Value, When
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Now
 from django.db.models.lookups import GreaterThan
 
 from django_reliable_jobs import registry
 from django_reliable_jobs.admin.paging import Path
-from django_reliable_jobs.models import CronRun, Job, JobStatus
+from django_reliable_jobs.models import CronRun, Job, JobAttempt, JobStatus
+from django_reliable_jobs.operations.overview_slices import MOST_ATTEMPTS
 from django_reliable_jobs.states import FINISHED, UNFINISHED
 
 #: A schedule's jobs are those of so many of its newest runs.
@@ -24,8 +27,8 @@ IN_ARGUMENTS = "arg:"
 NEWEST_FIRST = Path(("-pk",))
 
 
-def by_status(status: JobStatus, since: datetime | None = None) -> Path:
-    """The jobs of one status.
+def by_status(status: JobStatus, since: datetime | None = None, queue: str | None = None) -> Path:
+    """The jobs of one status; where the index gives that too, of one queue.
 
     Finished ones by when they finished, the latest first; running ones by the end of their lease, so that those in
     trouble come first; waiting ones as they will be claimed; failed ones the newest first.
@@ -35,6 +38,8 @@ def by_status(status: JobStatus, since: datetime | None = None) -> Path:
         return Path(("-finished_at", "-pk"), base if since is None else base & Q(finished_at__gte=since))
     if status is JobStatus.RUNNING:
         return Path(("locked_until", "pk"), base)
+    if status is JobStatus.QUEUED and queue is not None:
+        return Path(("-priority", "run_at", "pk"), base & Q(queue=queue), frozenset({"queue"}))
     if status is JobStatus.QUEUED:
         return Path(("queue", "-priority", "run_at", "pk"), base)
     return Path(("-pk",), base)
@@ -46,6 +51,19 @@ def of_schedule(name: str, jobs: QuerySet[Job]) -> Path:
     return Path(("-pk",), Q(pk__in=list(runs.values_list("job_id", flat=True)[:RUNS])))
 
 
+def of_failures(jobs: QuerySet[Job], queue: str | None = None) -> Path:
+    """The jobs whose attempts failed in the last hour, of the newest attempts: those that the overview counts."""
+    newest = JobAttempt.objects.using(jobs.db).order_by("-pk").values("pk")[:MOST_ATTEMPTS]
+    failed = JobAttempt.objects.using(jobs.db).filter(
+        Q(status__in=(JobStatus.FAILED, JobStatus.DEAD)) | Q(reason="lost"),
+        pk__in=newest, finished_at__gte=Now() - timedelta(hours=1),
+    )  # fmt: skip
+    if queue is not None:
+        failed = failed.filter(job__queue=queue)
+    ids = dict.fromkeys(failed.order_by("-pk").values_list("job_id", flat=True))
+    return Path(("-pk",), Q(pk__in=list(islice(ids, RUNS))), frozenset({"queue"}))
+
+
 def exact(term: str, jobs: QuerySet[Job]) -> list[int]:
     """The ids that the term names: an id, an idempotency key, or the unique key of an unfinished job."""
     if term.startswith(IN_ARGUMENTS):
@@ -55,9 +73,16 @@ def exact(term: str, jobs: QuerySet[Job]) -> list[int]:
     held = Q(unique_key=term, status__in=list(UNFINISHED), cancel_requested_at=None)
     stopping = Q(unique_key=term, status=JobStatus.RUNNING, cancel_requested_at__isnull=False)
     by_key = found.filter(idempotency_key=term).union(found.filter(held), found.filter(stopping))
-    if term.isascii() and term.isdigit() and int(term) < 2**63:
-        by_key = by_key.union(found.filter(pk=int(term)))
+    number = re.fullmatch(r"(?:.*\s)?#?([0-9]{1,19})", term, re.ASCII | re.DOTALL)
+    if number and int(number[1]) < 2**63 and (term.isdigit() or "#" in term):  # also as a job is shown: "shop.mail #42"
+        by_key = by_key.union(found.filter(pk=int(number[1])))
     return sorted(by_key)
+
+
+def newest(jobs: QuerySet[Job], rows: int) -> QuerySet[Job]:
+    """The newest so many jobs, whatever `jobs` is narrowed to."""
+    oldest = Job.objects.using(jobs.db).order_by("-pk").values_list("pk", flat=True)[rows : rows + 1].first()
+    return jobs if oldest is None else jobs.filter(pk__gt=oldest)
 
 
 def in_text(term: str, jobs: QuerySet[Job]) -> QuerySet[Job]:
@@ -78,6 +103,11 @@ def status_of(params: Any) -> JobStatus | None:
     """The status that a list is filtered by."""
     asked = params.get("status") or params.get("status__exact")
     return JobStatus(asked) if asked in JobStatus.values else None
+
+
+def queue_of(params: Any) -> str | None:
+    """The queue that a list is filtered by."""
+    return str(params.get("queue") or "").replace("\0", "") or None
 
 
 def _text_of(field: str) -> Case:

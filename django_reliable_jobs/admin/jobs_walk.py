@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, QueryDict
 
 from django_reliable_jobs.admin import jobs_paths
-from django_reliable_jobs.admin.paging import Path, WindowChangeList
+from django_reliable_jobs.admin.paging import Key, Path, WindowChangeList
 from django_reliable_jobs.models import Job, JobStatus
+from django_reliable_jobs.worker.batch_size import BatchSize
 
 if TYPE_CHECKING:
     from django_reliable_jobs.admin.jobs import JobAdmin
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 BATCH, SCAN = 1_000, 20_000
 #: Rows of each path that a page of confirmation counts in; of a search as many as a batch reads.
 COUNTED = 100_000
+#: Seconds that it goes on where it has found none.
+COUNT_FOR = 2.0
 
 
 class Matching(WindowChangeList):
@@ -74,46 +78,62 @@ class Walk:
         elif wanted is not None:
             self.paths = [own]
         elif own == jobs_paths.NEWEST_FIRST:
-            self.paths = [jobs_paths.by_status(status) for status in statuses]
+            queue = jobs_paths.queue_of(asked.GET)
+            self.paths = [jobs_paths.by_status(status, queue=queue) for status in statuses]
         else:
             # Of a schedule or a search: few.
-            self.paths = [Path(own.columns, own.base & Q(status__in=[str(status) for status in statuses]))]
+            base = own.base & Q(status__in=[str(status) for status in statuses])
+            self.paths = [Path(own.columns, base, own.serves)]
 
-    @property
-    def tried(self) -> bool:
+    def tries(self, path: Path) -> bool:
         """Whether there are filters that the path does not serve, so that many rows may have to be read for one."""
-        return bool(self.changes.query or self.changes.get_filters_params().keys() - self.admin.served_filters)
+        unserved = self.changes.get_filters_params().keys() - self.admin.served_filters - path.serves
+        return bool(self.changes.query or unserved)
 
     @property
     def narrowed(self) -> bool:
         return bool(self.changes.get_filters_params() or self.changes.query)
 
-    def batches(self, place: Place | None, exclude: Q | None = None) -> Iterator[tuple[dict[int, str], Place | None]]:
+    def batches(
+        self, place: Place | None, size: BatchSize, exclude: Q | None = None
+    ) -> Iterator[tuple[dict[int, str], Place | None]]:
         """(id -> name, where the next batch begins), until that is None."""
         while place is not None and place.path < len(self.paths):
-            found, key = self._batch(self.paths[place.path], place.key, exclude)
+            found, key = self._batch(self.paths[place.path], place.key, size.now, exclude)
             place = Place(place.path + 1) if key is None else Place(place.path, key)
             yield found, place if place.path < len(self.paths) else None
 
-    def _batch(self, path: Path, begin_text: str | None, exclude: Q | None) -> tuple[dict[int, str], str | None]:
+    def _batch(
+        self, path: Path, begin_text: str | None, most: int, exclude: Q | None
+    ) -> tuple[dict[int, str], str | None]:
         jobs = self.jobs if exclude is None else self.jobs.exclude(exclude)
         begin = path.read(Job, begin_text)
         # Where every row of the path matches, the limit is bound enough.
-        end = path.end(self.changes.root_queryset, begin, SCAN) if self.tried or exclude else None
+        end = path.end(self.changes.root_queryset, begin, SCAN) if self.tries(path) or exclude else None
         names = [column.removeprefix("-") for column in path.columns]
-        rows = path.within(path.rows(jobs), begin, end).values_list("pk", "name", *names)[: BATCH + 1]
+        rows = path.within(path.rows(jobs), begin, end).values_list("pk", "name", *names)[: most + 1]
         found = list(rows)
-        if len(found) > BATCH:
+        if len(found) > most:
             end = found.pop()[2:]
         return {row[0]: row[1] for row in found}, None if end is None or end == begin else path.write(end)
 
     def count(self) -> tuple[int, bool]:
-        """How many there are, and whether that is all: it looks at `COUNTED` rows of each path."""
-        total, complete = 0, True
+        """How many there are, and whether that is all.
+
+        It looks at `COUNTED` rows of each path, and while there is none among them at further ones, for `COUNT_FOR` seconds.
+        """
+        total, complete, until = 0, True, time.monotonic() + COUNT_FOR
         for path in self.paths:
-            end = path.end(self.changes.root_queryset, None, SCAN if self.changes.query else COUNTED)
-            total += path.within(path.rows(self.jobs), None, end).order_by().count()
-            complete = complete and end is None
+            begin: Key | None = None
+            while True:
+                end = path.end(self.changes.root_queryset, begin, SCAN if self.changes.query else COUNTED)
+                total += path.within(path.rows(self.jobs), begin, end).order_by().count()
+                if end is None:
+                    break
+                if total or time.monotonic() > until:
+                    complete = False
+                    break
+                begin = end
         return total, complete
 
 

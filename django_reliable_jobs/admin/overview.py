@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 from django_reliable_jobs import conf, registry
 from django_reliable_jobs.admin.base import APP, OperationsAdmin
 from django_reliable_jobs.admin.charts import legend
+from django_reliable_jobs.admin.jobs_filters import FAILED_LATELY
 from django_reliable_jobs.admin.overview_problems import FORGOTTEN, problems
 from django_reliable_jobs.admin.overview_rows import queue_row, schedule_row, worker_row
 from django_reliable_jobs.models import CronRun, CronSchedule, Job, QueueState, Worker
@@ -43,6 +44,9 @@ class SiteLinks:
     def jobs(self, queue: str, status: str) -> str:
         wanted = {"queue": queue, "status": status} if status else {"queue": queue}
         return self._link(Job, "changelist", query=wanted)
+
+    def failures(self, queue: str) -> str:
+        return self._link(Job, "changelist", query={"attempts": FAILED_LATELY, "queue": queue})
 
     def worker(self, pk: object) -> str:
         return self._link(Worker, "change", pk)

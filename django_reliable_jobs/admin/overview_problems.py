@@ -29,6 +29,7 @@ class Links(Protocol):
     """Where a problem leads; empty where the user may not look."""
 
     def jobs(self, queue: str, status: str) -> str: ...
+    def failures(self, queue: str) -> str: ...
     def worker(self, pk: object) -> str: ...
     def schedule(self, pk: object) -> str: ...
     def run(self, pk: object) -> str: ...
@@ -109,9 +110,7 @@ def _queue(queue: QueueFigures, found: Overview, links: Links, workers_known: bo
     if rate is not None and rate >= MANY and failures >= ENOUGH:
         text = _("%(percent)s of the attempts in the queue %(queue)s failed in the last hour.")
         level = ERROR if rate >= MOST else WARNING
-        yield Problem(
-            level, f"failures:{name}", text % {"queue": name, "percent": percent(rate)}, links.jobs(name, "FAILED")
-        )
+        yield Problem(level, f"failures:{name}", text % {"queue": name, "percent": percent(rate)}, links.failures(name))
     if queue.lost:
         text = ngettext(
             "%(count)s running job of the queue %(queue)s has lost its worker and is not taken over yet.",

@@ -31,10 +31,12 @@ Key = tuple[Any, ...]
 @dataclass(frozen=True, slots=True)
 class Path:
     """An order that an index gives: `columns` as in `order_by`, unique together, the last one being the primary key;
-    `base` is the condition under which the index serves it."""
+    `base` is the condition under which the index serves it; `serves` are parameters that it serves beside those that the
+    list always serves."""
 
     columns: tuple[str, ...]
     base: Q = field(default_factory=Q)
+    serves: frozenset[str] = frozenset()
 
     def rows(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(self.base).order_by(*self.columns)
@@ -115,7 +117,7 @@ class WindowChangeList(ChangeList):
         path = self.path = self.model_admin.window_path(request)
         found = self.filtered(request, exclude_parameters)
         begin = path.read(self.model, self.begin_text)
-        unserved = self.get_filters_params().keys() - self.model_admin.served_filters
+        unserved = self.get_filters_params().keys() - self.model_admin.served_filters - path.serves
         rows = SEARCHED if self.query else FILTERED if unserved else WINDOW
         end = path.end(self.root_queryset, begin, rows)
         self.window_rows = rows

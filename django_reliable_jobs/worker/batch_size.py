@@ -15,8 +15,9 @@ class BatchSize:
     A statement that is given up writes nothing: at the same size it would be given up for ever. Used by one thread.
     """
 
-    def __init__(self, most: int, long: float) -> None:
-        self.most = self.now = most
+    def __init__(self, most: int, long: float, first: int | None = None) -> None:
+        self.most = most
+        self.now = most if first is None else min(most, first)
         self.long = long
 
     @contextmanager

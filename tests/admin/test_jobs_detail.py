@@ -48,7 +48,8 @@ def test_everything_about_a_job_is_on_its_page(root: Client) -> None:
     assert url("change", worker.pk, model="worker") in text
     assert url("change", run.pk, model="cronrun") in text
     assert re.search(r"<details id=\"attempt-\d+\"><summary>Traceback", text)
-    assert 'data-every="2"' in text
+    assert 'data-interval="2000"' in text
+    assert re.search(r"As of \d\d:\d\d:\d\d", text)
 
 
 def test_arguments_are_shown_as_the_handler_gets_them(root: Client) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
+from django.utils import timezone
 
 from django_reliable_jobs.models import Job
 from tests.browser.app import jobs
@@ -13,6 +18,7 @@ from tests.browser.conftest import OpenPage, log_in
 from tests.browser.expecting import expect
 from tests.browser.looks import LOOKS, check_look
 from tests.browser.server import Site
+from tests.factories import ago
 from tests.probes.models import Mark
 from tests.processes.fleet import wait_until
 
@@ -188,3 +194,121 @@ def test_who_may_only_look_sees_no_buttons_and_cannot_act(open_page: OpenPage, s
     assert Job.objects.get(pk=job.pk).status == "DEAD"
     page.goto(site.url + LIST)
     assert page.locator("select[name=action], .action-checkbox").count() == 0
+
+
+def test_the_page_of_a_job_follows_it_while_its_traceback_is_read(open_page: OpenPage) -> None:
+    """V03: with the focus in the traceback and the pointer on a button; what is unfolded stays, and it says as of when."""
+    job = Job.objects.create(name="nobody.knows", queue="nowhere", status="FAILED", attempts=1, run_at=ago(-86_400))
+    job.attempt_set.create(
+        fencing_token=1,
+        attempt=1,
+        status="FAILED",
+        finished_at=timezone.now(),
+        error_kind="OSError",
+        traceback="line\n" * 200,
+    )
+    page = open_page(of(job))
+    expect(page.locator(STATE)).to_have_text("failed")
+    as_of = page.locator(".jobs-asof").inner_text()
+    assert as_of.startswith("As of ")
+    page.get_by_text("Traceback").click()
+    page.evaluate(
+        "document.querySelector('details pre').scrollTop = 300; window.read = document.querySelector('details pre')"
+    )
+    page.locator("details pre").focus()
+    page.get_by_role("link", name="Retry").hover()
+    stays(page)
+    Job.objects.filter(pk=job.pk).update(status="DEAD", finished_at=timezone.now())
+    expect(page.locator(STATE)).to_have_text("dead")
+    expect(page.get_by_role("link", name="Cancel")).to_have_count(0)
+    assert page.locator(".jobs-asof").inner_text() != as_of
+    assert page.evaluate(
+        "document.activeElement === window.read && window.read.isConnected && window.read.scrollTop === 300"
+    )
+    assert page.evaluate("document.querySelector('details').open")
+    assert still_there(page)
+
+
+def test_the_page_of_a_job_says_when_it_cannot_be_refreshed(open_page: OpenPage) -> None:
+    """V03."""
+    job = Job.objects.create(name="nobody.knows", queue="nowhere", status="FAILED", attempts=1, run_at=ago(-86_400))
+    page = open_page(expected=(503,))
+    page.clock.install()
+    page.goto(page.url + of(job))
+    said = page.locator(".jobs-said")
+    page.route("**/change/", lambda route: route.fulfill(status=503))
+    page.clock.run_for(10_000)
+    expect(said).to_contain_text("could not be refreshed, it may be out of date")
+    expect(said).to_be_visible()
+    page.unroute("**/change/")
+    page.clock.run_for(60_000)
+    expect(said).to_have_text("")
+    job.delete()
+    page.clock.run_for(10_000)
+    expect(said).to_contain_text("the job is deleted, or you are logged out")
+
+
+def many_waiting(queue: str, count: int) -> None:
+    Job.objects.bulk_create(Job(name="nobody.knows", queue=queue, run_at=ago(-86_400)) for _ in range(count))
+
+
+def test_all_that_match_says_done_and_what_failed_on_the_way(open_page: OpenPage) -> None:
+    """V10."""
+    many_waiting("tally", 700)
+    page = open_page(f"{LIST}act/?verb=cancel&filters=queue%3Dtally%26status%3DQUEUED", expected=(502,))
+    answers = iter([502, 0, 502])
+
+    def answer(route: Any) -> None:
+        status = next(answers, 0) if route.request.headers.get("accept") == "application/json" else 0
+        route.fulfill(status=status) if status else route.continue_()
+
+    expect(page.get_by_text("700 jobs.")).to_be_visible()
+    with small_steps():
+        page.route(re.compile(r"/act/"), answer)
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("#act-title")).to_have_text("Under way")
+        expect(page.locator("#act-problem")).to_contain_text("got no answer")
+        page.get_by_role("button", name="Continue").click()
+        expect(page.locator("#act-problem")).to_contain_text("got no answer")
+        page.get_by_role("button", name="Continue").click()
+        expect(page.locator("#act-title")).to_have_text("Done")
+    expect(page.locator("#act-text")).to_contain_text("700 jobs are cancelled")
+    expect(page.locator("#act-problem")).to_contain_text("more jobs than these may have been changed")
+    expect(page.get_by_role("button", name="Stop here")).to_be_hidden()
+    page.get_by_role("link", name="Back to the list").click()
+    expect(page).to_have_url(re.compile(r"queue=tally"))
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with a script", "without"])
+def test_all_that_match_is_stopped_and_says_how_many(open_page: OpenPage, scripts: bool) -> None:
+    """V10."""
+    many_waiting("stopped", 500)
+    page = open_page(f"{LIST}act/?verb=cancel&filters=queue%3Dstopped%26status%3DQUEUED", java_script_enabled=scripts)
+    with small_steps():
+        page.get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Stop here").click()
+        expect(page.locator("#act-title")).to_have_text("Stopped")
+    done = Job.objects.filter(queue="stopped", status="CANCELLED").count()
+    assert 0 < done < 500
+    expect(page.locator("#act-text")).to_contain_text(f"{done} jobs are cancelled")
+    expect(page.locator("#act-text")).to_contain_text("It was stopped")
+    Job.objects.filter(queue="stopped").delete()
+
+
+@contextmanager
+def small_steps() -> Iterator[None]:
+    """A change of one job takes 5 ms, so that a POST, which goes on for a second, does some two hundred."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE OR REPLACE FUNCTION public.dawdle() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN PERFORM pg_sleep(0.005); RETURN NEW; END $$"
+        )
+        cursor.execute(
+            "CREATE TRIGGER dawdle BEFORE UPDATE ON django_reliable_jobs_job FOR EACH ROW"
+            " WHEN (NEW.queue IN ('tally', 'stopped')) EXECUTE FUNCTION public.dawdle()"
+        )
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TRIGGER dawdle ON django_reliable_jobs_job")

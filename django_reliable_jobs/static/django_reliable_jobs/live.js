@@ -1,19 +1,21 @@
-// Refreshes the overview in place: asks for its part every few seconds, and changes only what is different, so that
-// focus, selection and scroll position stay. Without this file the page is a plain one.
+// Refreshes a part of a page in place (the overview, a job): asks for it every few seconds, and changes only what is
+// different, so that focus, selection, scroll position and what is unfolded stay. Without this file the page is a plain one.
 "use strict";
 
 (() => {
-    const box = document.getElementById("jobs-overview");
-    const part = document.getElementById("jobs-overview-part");
-    const said = document.getElementById("jobs-overview-said");
+    const box = document.querySelector("[data-live]");
+    const part = box?.querySelector("[data-live-part]");
+    const said = box?.querySelector("[role=status]");
     if (!box || !part || !said) {
         return;
     }
-    const interval = Number(box.dataset.interval);
+    // Milliseconds; the part may want another pace than the page, such as a job that has ended.
+    const interval = () => Number(part.firstElementChild.dataset.interval || box.dataset.interval);
     let timer = null;
     let asking = null;
     let failures = 0;
     let over = false;
+    let waited = 0;
 
     // A live region speaks when its text changes: that is when there are other problems, not with every refresh.
     const listed = () => new Map([...part.querySelectorAll("[data-key]")].map((item) => [item.dataset.key, item]));
@@ -23,7 +25,7 @@
         const fresh = [...now.keys()].filter((key) => !known.has(key));
         if (fresh.length) {
             tell(fresh.slice(0, 3).map((key) => now.get(key).textContent.replace(/\s+/g, " ").trim()).join(" "), false);
-        } else if (known.size && !now.size) {
+        } else if (known.size && !now.size && box.dataset.calm) {
             tell(box.dataset.calm, false);
         }
         known = now;
@@ -41,12 +43,14 @@
         timer = over || document.hidden ? null : setTimeout(refresh, milliseconds);
     }
 
-    // Nothing may move under a pointer that is about to press a button.
-    const aiming = () => part.querySelector("button:active") ||
-        (matchMedia("(hover: hover)").matches && part.querySelector("button:hover"));
+    // Nothing may move under a pointer that is about to press a button; one that merely rests there does not stop the page.
+    const BUTTONS = "button, a.job-button";
+    const aiming = () => waited < 10 && [...part.querySelectorAll(BUTTONS)].some((button) => button.matches(":active") ||
+        (matchMedia("(hover: hover)").matches && button.matches(":hover")));
 
     async function refresh() {
         if (aiming()) {
+            waited += 1;
             plan(500);
             return;
         }
@@ -68,10 +72,16 @@
             if (document.hidden) {
                 return;
             }
+            // The answer is the part alone, or a page with it.
+            const shown = part.firstElementChild;
+            const fresh = shown.id ? page.getElementById(shown.id) : page.body.firstElementChild;
+            if (!fresh) {
+                throw new Error("another page");
+            }
             if (!aiming()) {
-                // Of an answer as a page of its own, the parser drops the white space around this element.
-                dress(part.firstElementChild, page.body.firstElementChild);
-                become(part.firstElementChild, page.body.firstElementChild);
+                waited = 0;
+                dress(shown, fresh);
+                become(shown, fresh);
             }
             if (failures) {
                 tell("", false);
@@ -87,7 +97,7 @@
         } finally {
             clearTimeout(limit);
             asking = null;
-            plan(interval * Math.min(1 + failures, 6));
+            plan(interval() * Math.min(1 + failures, 6));
         }
     }
 
@@ -123,14 +133,17 @@
         }
     }
 
+    // What somebody has unfolded stays so.
+    const theirs = (element, name) => name === "open" && element.nodeName === "DETAILS";
+
     function dress(old, fresh) {
         for (const { name, value } of [...fresh.attributes]) {
-            if (old.getAttribute(name) !== value) {
+            if (old.getAttribute(name) !== value && !theirs(old, name)) {
                 old.setAttribute(name, value);
             }
         }
         for (const { name } of [...old.attributes]) {
-            if (!fresh.hasAttribute(name)) {
+            if (!fresh.hasAttribute(name) && !theirs(old, name)) {
                 old.removeAttribute(name);
             }
         }
@@ -144,5 +157,5 @@
             plan(0);
         }
     });
-    plan(interval);
+    plan(interval());
 })();
