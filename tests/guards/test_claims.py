@@ -63,7 +63,7 @@ def test_one_key_means_something_else_for_each_kind_of_guard(store: str) -> None
 
 @pytest.mark.parametrize("key", ["", "x" * 501, "nul\0", "\ud800"])
 def test_a_key_that_no_store_could_keep_is_refused(key: str) -> None:
-    with pytest.raises(ValueError, match="1 to 500 characters"):
+    with pytest.raises(ValueError, match="1 to 500 characters|cannot be stored with the character"):
         claim_once(key)
 
 
