@@ -37,7 +37,8 @@ class Offer(NamedTuple):
 class Pair(NamedTuple):
     """Where to look for jobs: a queue and a priority, from the place (`since`, `job_id`) in their order on.
 
-    `cap`, the most to take of the queue (None: no cap), is the same in all pairs of the queue.
+    `cap`, the most to take of the queue (None: no cap), is the same in all pairs of the queue. `window` bounds how many of its
+    rows are looked at (None: as in the wish); those that rivals hold locked count.
     """
 
     queue: str
@@ -45,13 +46,16 @@ class Pair(NamedTuple):
     since: datetime = BEGINNING
     cap: int | None = None
     job_id: int = 0
+    window: int | None = None
 
 
 @dataclass(slots=True)
 class Wish:
     """What the worker would take: `free` slots now, and `ahead` of free slots as far as protocol 8 allows it.
 
-    `window` bounds how many candidates are looked at; rows that rivals hold locked count towards it.
+    `window` bounds how many candidates are looked at in each pair; rows that rivals hold locked count towards it.
+    `payload_bytes` bounds the arguments of what is taken, as far as the database knows without reading them; for a free slot
+    one job is taken in any case.
     `unknown` are job names that are left to other workers. `light`: it is for free slots, from one pair without a cap, and
     all that rivals hold is passed over; with nothing to settle a smaller statement does it.
     """
@@ -62,18 +66,32 @@ class Wish:
     window: int = 0
     unknown: Sequence[str] = ()
     light: bool = False
+    payload_bytes: int = 2**60
 
     def __post_init__(self) -> None:
         self.window = max(self.window, self.free + self.ahead)
 
+    def window_of(self, pair: Pair) -> int:
+        return self.window if pair.window is None else pair.window
+
 
 @dataclass(slots=True)
 class Exchanged:
-    """`settled`: the offers that were written. `leases`: in the order to run them. `candidates`: looked at."""
+    """`settled`: the offers that were written. `leases`: in the order to run them. `seen`: how many rows were looked at in
+    each pair. `too_large`: some were left for the size of their arguments."""
 
     settled: set[LeaseKey] = field(default_factory=set)
     leases: list[Lease] = field(default_factory=list)
-    candidates: int = 0
+    seen: list[int] = field(default_factory=list)
+    too_large: bool = False
+
+    @property
+    def candidates(self) -> int:
+        return sum(self.seen)
+
+    def full(self, wish: Wish) -> list[Pair]:
+        """The pairs that may have had more than was looked at."""
+        return [pair for pair, seen in zip(wish.pairs, self.seen, strict=False) if seen >= wish.window_of(pair)]
 
 
 class Standing(Enum):
@@ -91,9 +109,13 @@ def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wi
     rows = run_positional(
         alias, "exchange", {"worker": worker, "lease": lease} | offer_params(offers) | wish_params(wish)
     )
-    tokens, candidates = set(rows[0][0] or ()), rows[0][1]
-    settled = {offer.lease.key for offer in offers if offer.lease.token in tokens}
-    return Exchanged(settled, sort_leases(lease_from(row[2:]) for row in rows[1:]), candidates)
+    tokens, places, counts, too_large = rows[0][:4]
+    written = set(tokens or ())
+    settled = {offer.lease.key for offer in offers if offer.lease.token in written}
+    seen = [0] * len(wish.pairs)
+    for place, count in zip(places or (), counts or (), strict=True):
+        seen[place - 1] = count
+    return Exchanged(settled, sort_leases(lease_from(row[4:]) for row in rows[1:]), seen, bool(too_large))
 
 
 def _claim(alias: str, worker: UUID, lease: float, wish: Wish) -> Exchanged:
@@ -103,7 +125,7 @@ def _claim(alias: str, worker: UUID, lease: float, wish: Wish) -> Exchanged:
         "since_id": pair.job_id, "free": wish.free, "unknown_names": list(wish.unknown) or "{}",
     }  # fmt: skip
     leases = sort_leases(map(lease_from, run_positional(alias, "claim", params)))
-    return Exchanged(leases=leases, candidates=len(leases))
+    return Exchanged(leases=leases, seen=[len(leases)])
 
 
 def offer_params(offers: Sequence[Offer]) -> dict[str, Any]:
@@ -161,7 +183,9 @@ def wish_params(wish: Wish) -> dict[str, Any]:
         "sinces": _array([_since(p) for p in wish.pairs]),
         "since_ids": _array([p.job_id for p in wish.pairs]),
         "caps": _array([p.cap for p in wish.pairs]),
-        "window": wish.window,
+        "windows": _array([wish.window_of(p) for p in wish.pairs]),
+        "window": max(map(wish.window_of, wish.pairs), default=0),
+        "payload_bytes": wish.payload_bytes,
         "free": wish.free,
         "ahead": wish.ahead,
         "unknown_names": list(wish.unknown) or "{}",

@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import DateTimeField, F, Func, Q, Value
+from django.db.models import BigIntegerField, Case, DateTimeField, F, Func, Q, TextField, Value, When
 from django.db.models.fields.json import JSONField
 from django.db.models.functions import Coalesce, Now, NullIf
+from django.db.models.lookups import IsNull
 from django.utils import timezone
 
 from django_reliable_jobs.lease import Lease
@@ -36,38 +37,42 @@ class Clock(Func):
 def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish: Wish) -> Exchanged:
     """The same contract as `store.exchange.exchange`."""
     with transaction.atomic(using=alias):
-        chosen, candidates = _lock_candidates(alias, wish)
-        claimed = _claim(alias, worker, lease, _take(chosen, wish))
+        chosen, seen = _lock_candidates(alias, wish)
+        fitting = _fitting(chosen, wish)
+        claimed = _claim(alias, worker, lease, _take(fitting, wish))
         settled = {offer.lease.key for offer in offers if _settle(alias, worker, offer)}
-    return Exchanged(settled, sort_leases(claimed), candidates)
+    return Exchanged(settled, sort_leases(claimed), seen, len(fitting) < len(chosen))
 
 
-def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], int]:
-    """The first jobs of all pairs in order, locked, and how many were looked at.
+def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], list[int]]:
+    """The first jobs of all pairs in order, locked, and how many of each were looked at.
 
     A capped queue is asked for its share alone, and looked at beyond its cap: a locked row must not use that up.
     """
     wanted = wish.free + wish.ahead
     paused = set(QueueState.objects.using(alias).filter(paused=True).values_list("queue", flat=True))
+    widest = max(map(wish.window_of, wish.pairs), default=0)
     found: list[tuple[int, datetime, int, str, int | None]] = []
+    seen = dict.fromkeys(wish.pairs, 0)
     for queue in dict.fromkeys(pair.queue for pair in wish.pairs if pair.queue not in paused):
         pairs = [pair for pair in wish.pairs if pair.queue == queue]
-        of_queue = [row for pair in pairs for row in _due(alias, pair, wish)]
-        of_queue.sort()
+        of_queue = [(row, pair) for pair in pairs for row in _due(alias, pair, wish)]
+        of_queue.sort(key=lambda row: row[0])
         cap = pairs[0].cap
         share = "" if cap is None else queue
-        found += [(*row, share, cap) for row in of_queue[: None if cap is None else cap + wish.window - wanted]]
-    found = sorted(found)[: wish.window]
+        for row, pair in of_queue[: None if cap is None else cap + widest - wanted]:
+            found.append((*row, share, cap))
+            seen[pair] += 1
     locked: list[Job] = []
     for share, cap in {row[3:] for row in found}:
         jobs = Job.objects.using(alias).filter(
             pk__in=[row[2] for row in found if row[3] == share], status__in=CLAIMABLE, run_at__lte=Now()
         )
-        jobs = jobs.annotate(expires_in=F("expires_at") - Now())
+        jobs = jobs.annotate(expires_in=F("expires_at") - Now(), payload_bytes=_stored("args") + _stored("kwargs"))
         in_order = jobs.order_by("-priority", "run_at", "id").select_for_update(skip_locked=True, no_key=True)
         locked += in_order[: wanted if cap is None else min(cap, wanted)]
     locked.sort(key=lambda job: (-job.priority, job.run_at, job.pk))
-    return locked[:wanted], len(found)
+    return locked[:wanted], [seen[pair] for pair in wish.pairs]
 
 
 def _due(alias: str, pair: Pair, wish: Wish) -> list[tuple[int, datetime, int]]:
@@ -83,7 +88,26 @@ def _due(alias: str, pair: Pair, wish: Wish) -> list[tuple[int, datetime, int]]:
         run_at__lte=Now(),
     )
     known = jobs.exclude(name__in=wish.unknown).order_by("run_at", "id").values_list("run_at", "id")
-    return [(-pair.priority, *row) for row in known[: wish.window]]
+    return [(-pair.priority, *row) for row in known[: wish.window_of(pair)]]
+
+
+def _stored(column: str) -> Case:
+    """What the column takes in the table, about; compressed ones count tenfold."""
+    size = Func(F(column), function="pg_column_size", output_field=BigIntegerField())
+    compression = Func(F(column), function="pg_column_compression", output_field=TextField())
+    return Case(When(IsNull(compression, True), then=size), default=size * 10)
+
+
+def _fitting(jobs: Sequence[Job], wish: Wish) -> list[Job]:
+    """The first of them whose payloads are small enough together, and one for a free slot in any case."""
+    total = 0
+    fitting: list[Job] = []
+    for job in jobs:
+        total += job.payload_bytes  # type: ignore[attr-defined]
+        if total > wish.payload_bytes and (fitting or not wish.free):
+            break
+        fitting.append(job)
+    return fitting
 
 
 def _take(jobs: Sequence[Job], wish: Wish) -> list[Job]:

@@ -26,7 +26,7 @@ from django_reliable_jobs.lease import Lease, LeaseKey
 from django_reliable_jobs.states import CLAIMABLE
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.connections import own_connection
-from django_reliable_jobs.store.discover import discover
+from django_reliable_jobs.store.discover import look
 from django_reliable_jobs.store.exchange import Offer, Wish, exchange
 from django_reliable_jobs.store.reap import release_unheld
 from django_reliable_jobs.store.still_waiting import still_waiting
@@ -36,7 +36,7 @@ from django_reliable_jobs.worker.heart import Heart
 from django_reliable_jobs.worker.ledger import Ledger, offer_of
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.patience import Patience
-from django_reliable_jobs.worker.prefetch import STALLED, Prefetch
+from django_reliable_jobs.worker.prefetch import MOST_BYTES, STALLED, Prefetch
 from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import ENGINE
 from django_reliable_jobs.worker.slots import SlotPool
@@ -219,12 +219,17 @@ class Engine(threading.Thread):
         if time.monotonic() >= self._claiming.look_at:
             started = time.monotonic()
             with self.patience.wait_for(self._connection):
-                found = discover(self.options.alias)
+                found = look(self.options.alias, self._claiming.look_from)
             cost = time.monotonic() - started
-            self._claiming.looked(found if self.options.burst else self.unknown.skip(found), cost)
-            self._drained = not self._claiming.more
+            if not self.options.burst:
+                found = found._replace(work=self.unknown.skip(found.work))
+            self._claiming.looked(found, cost)
+            self._drained = self._claiming.looked_everywhere and not self._claiming.more
+        room_bytes = max(0, MOST_BYTES - self.waiting.payload_bytes)
+        if not room_bytes:
+            ahead = 0
         held = self.ledger.held_by_queue() if self.options.queues.caps else {}
-        wish = self._claiming.wish(free, ahead, held, settles=settles or self.options.burst)
+        wish = self._claiming.wish(free, ahead, held, settles=settles or self.options.burst, payload_bytes=room_bytes)
         if wish is not None:
             wish.unknown = self.unknown.names()
         return wish
@@ -253,7 +258,7 @@ class Engine(threading.Thread):
                 everywhere = not wish.light and len(wish.pairs) == len(self._claiming.sinces)
                 self._drained = self._drained or (everywhere and not got.candidates)
             # What rivals hold locked is work too.
-            self.prefetch.claimed(len(got.leases) >= wish.free + wish.ahead or got.candidates >= wish.window)
+            self.prefetch.claimed(len(got.leases) >= wish.free + wish.ahead or bool(got.full(wish)))
         if offered:
             with self.patience.wait_for(self._connection):
                 self.ledger.account(offered, got.settled)

@@ -26,6 +26,7 @@ def light(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish:
 
 def may_be_light(wish: Wish) -> bool:
     plain = len(wish.pairs) == 1 and wish.pairs[0].cap is None
+    plain = plain and wish.payload_bytes == Wish().payload_bytes
     return plain and wish.free > 0 and wish.ahead == 0 and wish.window == wish.free
 
 

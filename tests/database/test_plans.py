@@ -124,8 +124,9 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Seen]:
             transaction.set_rollback(True)
         return real(alias, name, params)
 
-    monkeypatch.setattr("django_reliable_jobs.store.exchange.run_positional", explaining)
-    for module in ("exchange", "heartbeat", "reap", "prune", "discover", "insert", "key_holders"):
+    for module in ("exchange", "discover"):
+        monkeypatch.setattr(f"django_reliable_jobs.store.{module}.run_positional", explaining)
+    for module in ("exchange", "heartbeat", "reap", "prune", "insert", "key_holders"):
         monkeypatch.setattr(f"django_reliable_jobs.store.{module}.run", explaining)
     return seen
 
@@ -154,8 +155,11 @@ def test_an_idle_workers_claim_reads_what_it_takes(explained: dict[str, Seen]) -
 
 
 @pytest.mark.parametrize(("settles", "statement"), [(True, "exchange"), (False, "claim")])
-def test_a_claim_does_not_walk_what_was_just_claimed(explained: dict[str, Seen], settles: bool, statement: str) -> None:
+def test_a_claim_does_not_walk_what_was_just_claimed(
+    explained: dict[str, Seen], settles: bool, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """D13: a bulk enqueue of one time, and an open snapshot (here this test's transaction) that keeps dead entries."""
+    monkeypatch.setattr("django_reliable_jobs.worker.claiming.SMALL", READY)
     claiming = Claiming(QueueFilter(), 1.0)
     claiming.told("default", 0)
     walked = []

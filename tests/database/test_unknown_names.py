@@ -281,7 +281,7 @@ def test_a_dear_walk_over_others_jobs_is_not_repeated_at_once(
     head = ago(500)
     assert looked(seen, head) == head
     wish = Wish(1, pairs=[Pair("default", 0, BEGINNING)], unknown=["others"])
-    places = seen.claimed(wish, Exchanged(candidates=0), seconds)
+    places = seen.claimed(wish, Exchanged(), seconds)
     assert bool(places) == is_dear
     if is_dear:
         [(queue, priority, since)] = places

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
 from django_reliable_jobs import control
 from django_reliable_jobs.models import Job
+from django_reliable_jobs.worker.waiting import FRESH
 from tests.probes import jobs
 from tests.probes.models import Mark
 from tests.processes import look
@@ -74,6 +76,7 @@ def test_what_is_held_behaves_as_waiting(fleet: Fleet, how: str) -> None:
         "expire": lambda: wait_until(lambda: look.sql("SELECT clock_timestamp() > %s", short[-1].expires_at)[0][0]),
     }
     acts[how]()
+    time.sleep(2 * FRESH)  # for so long what a claim has found is good
     said("long go")
     look.all_done([long])
     status = {"pause": "QUEUED", "cancel": "CANCELLED", "expire": "CANCELLED"}[how]

@@ -12,7 +12,7 @@ import pytest
 from django_reliable_jobs.attempt import Attempt
 from django_reliable_jobs.elapsed import elapsed
 from django_reliable_jobs.errors import LeaseLost
-from django_reliable_jobs.store.discover import Work
+from django_reliable_jobs.store.discover import Look, Work
 from django_reliable_jobs.store.exchange import Exchanged, Wish
 from django_reliable_jobs.worker.claiming import Claiming
 from django_reliable_jobs.worker.connections import leaves_a_trace
@@ -64,9 +64,8 @@ TEN, ELEVEN = datetime(2020, 1, 1, 10, tzinfo=UTC), datetime(2020, 1, 1, 11, tzi
 
 def claiming(queues: QueueFilter | None = None) -> Claiming:
     made = Claiming(queues or QueueFilter(), poll=5.0)
-    made.looked(
-        [Work("mail", 0, -1.0, TEN), Work("default", 5, -2.0, ELEVEN), Work("later", 0, 3.0, ELEVEN)], cost=0.001
-    )
+    work = [Work("mail", 0, -1.0, TEN), Work("default", 5, -2.0, ELEVEN), Work("later", 0, 3.0, ELEVEN)]
+    made.looked(Look(work), cost=0.001)
     return made
 
 
@@ -81,10 +80,10 @@ def test_it_asks_where_a_look_has_found_due_jobs_and_from_the_first_of_them_on()
 
 def test_it_looks_again_when_the_next_job_becomes_due() -> None:
     quiet = Claiming(QueueFilter(), poll=5.0)
-    quiet.looked([Work("later", 0, 0.5, TEN)], cost=0.001)
+    quiet.looked(Look([Work("later", 0, 0.5, TEN)]), cost=0.001)
     assert not quiet.more
     assert 0 < quiet.look_at - time.monotonic() <= 0.5
-    quiet.looked([], cost=0.001)
+    quiet.looked(Look([]), cost=0.001)
     assert 4 < quiet.look_at - time.monotonic() <= 5
 
 
@@ -130,7 +129,7 @@ def test_an_idle_worker_that_is_told_of_one_place_asks_there_and_for_its_free_sl
     assert wish is not None
     assert (wish.free, wish.ahead, wish.window) == (4, 0, 4)
     leases = [lease(job_id=number, queue="mail", priority=3, run_at=TEN) for number in range(4)]
-    told.claimed(wish, Exchanged(leases=leases, candidates=4))
+    told.claimed(wish, Exchanged(leases=leases, seen=[4]))
     assert told.more, "there may be more of them, which now may be taken ahead too"
     assert pairs_of(told.wish(4, 100, {}, settles=True)) == ([("mail", 0), ("default", 5), ("mail", 3)], False)
 
@@ -170,12 +169,12 @@ def test_where_rivals_hold_everything_it_looks_further() -> None:
     busy = claiming()
     wish = busy.wish(4, 0, {})
     assert wish is not None
-    busy.claimed(wish, Exchanged(candidates=wish.window))
+    busy.claimed(wish, Exchanged(seen=[wish.window_of(pair) for pair in wish.pairs]))
     assert busy.more
     further = busy.wish(4, 0, {})
     assert further is not None
-    assert further.window > wish.window
-    busy.claimed(further, Exchanged(candidates=3))
+    assert further.pairs[0].window > wish.pairs[0].window
+    busy.claimed(further, Exchanged(seen=[3, 0]))
     assert not busy.more
 
 
@@ -185,15 +184,18 @@ def test_where_rivals_hold_what_was_wanted_ahead_it_looks_further_but_does_not_a
     for _ in range(9):
         wish = busy.wish(0, 100, {})
         assert wish is not None
-        windows.append(wish.window)
-        busy.claimed(wish, Exchanged(leases=[lease(queue="mail", priority=0)], candidates=wish.window))
+        windows.append(wish.pairs[0].window)
+        busy.claimed(
+            wish,
+            Exchanged(leases=[lease(queue="mail", priority=0)], seen=[wish.window_of(pair) for pair in wish.pairs]),
+        )
         assert not busy.more
     assert windows[0] < windows[1] <= windows[-1] == 200
     for _ in range(40):
-        busy.claimed(wish, Exchanged(candidates=wish.window - 1))
+        busy.claimed(wish, Exchanged(seen=[wish.window_of(pair) - 1 for pair in wish.pairs]))
     again = busy.wish(0, 100, {})
     assert again is not None
-    assert again.window == windows[0]
+    assert again.pairs[0].window == windows[0]
 
 
 def test_the_next_claim_starts_where_the_last_one_ended() -> None:
@@ -201,7 +203,7 @@ def test_the_next_claim_starts_where_the_last_one_ended() -> None:
     wish = advanced.wish(1, 0, {})
     assert wish is not None
     taken = lease(queue="mail", priority=0)
-    advanced.claimed(wish, Exchanged(leases=[taken], candidates=1))
+    advanced.claimed(wish, Exchanged(leases=[taken], seen=[1, 1]))
     assert advanced.more, "it got all that it asked for"
     again = advanced.wish(1, 0, {})
     assert again is not None

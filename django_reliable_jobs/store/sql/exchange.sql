@@ -8,12 +8,14 @@
 -- then the same moment.
 --
 -- Claim. `candidate` reads the claimable-only index once for each (queue, priority) that the worker knows of, so that
--- neither finished, running nor future rows, nor another queue's backlog, cost anything; `since` starts behind the entries
+-- neither finished, running nor future rows, nor another queue's backlog, cost anything; each is looked at as far as its own
+-- `most`, so that rows which somebody holds locked in one hide no other; `since` starts behind the entries
 -- that this worker has just claimed (many may share a `run_at`), whose dead versions an open snapshot may keep in the index. `locked` decides: FOR NO
 -- KEY UPDATE SKIP LOCKED, conditions checked again on the locked version. It is asked once for all queues without a cap and
 -- once for each capped one (a `share`), so that a locked row at its head does not use up a queue's cap. Of the locked rows
 -- the first `free` are taken; those beyond are taken ahead of a free slot only up to the first that must not be (a last
--- attempt, or one that was lost before: protocol 8), so that such a row is not passed over for ever.
+-- attempt, or one that was lost before: protocol 8), so that such a row is not passed over for ever. All of them only as long as their payloads
+-- have `payload_bytes` at most, the first one for a free slot in any case.
 WITH offered AS MATERIALIZED (
     SELECT d.job_id, d.token, 'DONE' AS status, '' AS reason, NULL::float8 AS delay, 0 AS give_back, false AS unbegun,
            NULL::text AS result, NULL::text AS progress, NULL::int AS attempt, NULL::text AS kind,
@@ -69,14 +71,14 @@ WITH offered AS MATERIALIZED (
 ), pair AS MATERIALIZED (
     SELECT p.*
       FROM unnest(%(queues)s::text[], %(priorities)s::int[], %(sinces)s::timestamptz[], %(since_ids)s::bigint[],
-                  %(caps)s::int[])
-           AS p (queue, priority, since, since_id, cap)
+                  %(caps)s::int[], %(windows)s::int[])
+           WITH ORDINALITY AS p (queue, priority, since, since_id, cap, most, place)
      WHERE NOT EXISTS (
         SELECT FROM django_reliable_jobs_queuestate AS state WHERE state.queue = p.queue AND state.paused)
 ), candidate AS MATERIALIZED (
     SELECT *
       FROM (
-        SELECT c.id, pair.priority, c.run_at, pair.cap, CASE WHEN pair.cap IS NOT NULL THEN pair.queue END AS share,
+        SELECT c.id, pair.place, pair.priority, c.run_at, pair.cap, CASE WHEN pair.cap IS NOT NULL THEN pair.queue END AS share,
                row_number() OVER (PARTITION BY pair.queue ORDER BY pair.priority DESC, c.run_at, c.id) AS rank
           FROM pair
          CROSS JOIN LATERAL (
@@ -88,17 +90,16 @@ WITH offered AS MATERIALIZED (
                     OR job.first_started_at IS NOT NULL OR job.attempts > 0)
                AND job.name <> ALL (%(unknown_names)s::text[])
              ORDER BY job.run_at, job.id
-             LIMIT %(window)s) AS c
+             LIMIT pair.most) AS c
       ) AS found
      WHERE found.cap IS NULL OR found.rank <= found.cap + %(window)s::int - %(free)s::int - %(ahead)s::int
-     ORDER BY found.priority DESC, found.run_at, found.id
-     LIMIT %(window)s
 ), locked AS MATERIALIZED (
     SELECT mine.*
       FROM (SELECT DISTINCT candidate.share, candidate.cap FROM candidate) AS share
      CROSS JOIN LATERAL (
         SELECT job.id, candidate.priority, candidate.run_at,
-               job.losses > 0 OR job.max_attempts::bigint - job.attempts < 2 AS only_when_free
+               job.losses > 0 OR job.max_attempts::bigint - job.attempts < 2 AS only_when_free,
+               {part_payload_bytes}
           FROM candidate
           JOIN django_reliable_jobs_job AS job ON job.id = candidate.id
          WHERE candidate.share IS NOT DISTINCT FROM share.share
@@ -107,19 +108,24 @@ WITH offered AS MATERIALIZED (
          LIMIT least(share.cap, %(free)s::int + %(ahead)s::int)
            FOR NO KEY UPDATE OF job SKIP LOCKED) AS mine
 ), ranked AS (
-    SELECT id, row_number() OVER in_order AS rank, coalesce(only_when_free, false) AS only_when_free
+    SELECT id, row_number() OVER in_order AS rank, coalesce(only_when_free, false) AS only_when_free,
+           sum(payload_bytes) OVER in_order > %(payload_bytes)s::bigint AS too_much
       FROM locked
-    WINDOW in_order AS (ORDER BY priority DESC, run_at, id)
+    WINDOW in_order AS (ORDER BY priority DESC, run_at, id ROWS UNBOUNDED PRECEDING)
 ), taken AS MATERIALIZED (
     SELECT id
       FROM ranked
-     WHERE rank <= %(free)s::int
-        OR rank < coalesce((SELECT min(r.rank) FROM ranked AS r WHERE r.only_when_free AND r.rank > %(free)s::int),
-                           %(free)s::int + %(ahead)s::int + 1)
+     WHERE (NOT too_much OR rank = 1 AND %(free)s::int > 0)
+       AND (rank <= %(free)s::int
+            OR rank < coalesce((SELECT min(r.rank) FROM ranked AS r WHERE r.only_when_free AND r.rank > %(free)s::int),
+                               %(free)s::int + %(ahead)s::int + 1))
 ), claimed AS (
     {part_claimed}
 )
-SELECT (SELECT array_agg(settled.fencing_token) FROM settled), (SELECT count(*) FROM candidate),
+SELECT (SELECT array_agg(settled.fencing_token) FROM settled), looked.places, looked.counts,
+       (SELECT bool_or(ranked.too_much) FROM ranked WHERE ranked.rank <= %(free)s::int + %(ahead)s::int),
        NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-UNION ALL
-SELECT NULL, NULL, claimed.* FROM claimed
+  FROM (SELECT array_agg(c.place), array_agg(c.count)
+          FROM (SELECT place::int, count(*)::int FROM candidate GROUP BY place) AS c (place, count)) AS looked (places, counts)
+ UNION ALL
+SELECT NULL, NULL, NULL, NULL, claimed.* FROM claimed
