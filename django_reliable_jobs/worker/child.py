@@ -24,6 +24,7 @@ from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.outcome import ErrorRecord
 from django_reliable_jobs.worker import executor
 from django_reliable_jobs.worker.isolation import Ended, Hello, Progress, RunJob, StopJob, Tidied
+from django_reliable_jobs.worker.process_group import kill_group, lead_a_group
 from django_reliable_jobs.worker.runner import Runner
 from django_reliable_jobs.worker.signals import install
 
@@ -63,6 +64,7 @@ class Channel:
             try:
                 message = self._connection.recv()
             except (EOFError, OSError):
+                kill_group(os.getpid())  # the programs that the handler has started, and this process
                 os._exit(0)
             if isinstance(message, RunJob):
                 self._running = ChildAttempt(message.lease, self)
@@ -75,6 +77,7 @@ class Channel:
 
 def live(descriptor: int, alias: str, worker: UUID) -> None:
     """Run jobs until the channel ends. Never returns."""
+    lead_a_group()
     # The worker decides when a handler has to stop; a Ctrl-C in the terminal goes to the worker alone.
     install((signal.SIGINT, signal.SIGTERM), lambda: None)
     channel = Channel(descriptor)

@@ -11,6 +11,8 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple, NoReturn
 
 from django_reliable_jobs.worker.isolation import ChildDied
+from django_reliable_jobs.worker.places import ended_how
+from django_reliable_jobs.worker.process_group import kill_group
 
 logger = logging.getLogger("django_reliable_jobs.supervisor")
 
@@ -49,23 +51,28 @@ class JobChildren:
             self._children[pid] = JobChild(worker, channel)
 
     def reap(self) -> None:
-        """Wait for those that have ended, and tell their workers how."""
+        """Wait for those that have ended, and tell their workers how. What is left of their groups is killed before the
+        wait: until then nobody else gets the number."""
         for pid, child in list(self._children.items()):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                del self._children[pid]
-                with suppress(OSError):
-                    os.set_blocking(child.channel, False)
-                    connection = Connection(child.channel)
-                    connection.send(ChildDied(os.waitstatus_to_exitcode(status)))
-                    connection.close()
+            try:
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    continue
+            except ChildProcessError:
+                pass  # somebody else has waited for it
+            else:
+                kill_group(pid)
+            code = ended_how(pid)
+            del self._children[pid]
+            with suppress(OSError):
+                os.set_blocking(child.channel, False)
+                with Connection(child.channel) as connection:
+                    connection.send(ChildDied(-signal.SIGKILL if code is None else code))
 
     def kill(self, worker: int | None = None) -> None:
-        """Kill the children of a worker that is gone; without one, all of them."""
+        """Kill the children of a worker that is gone, with their groups; without one, all of them."""
         for pid, child in self._children.items():
             if worker is None or child.worker == worker:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                kill_group(pid)
 
     @property
     def pids(self) -> set[int]:

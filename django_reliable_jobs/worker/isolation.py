@@ -6,8 +6,11 @@ come down the channel with the same `Runner` that a slot has, and sends back pro
 the supervisor says so at the child's end of the channel, with its exit status: a segfault, an `os._exit` or the
 kernel's memory killer is a failed attempt of that one job.
 
+The child leads a process group, and a kill is a kill of the group: a program that the handler runs, and what that runs, ends
+with it. When the child has ended by itself its supervisor kills what is left of the group.
+
 A slot keeps its child for the next isolated job, so that a child costs a fork now and then and not per job. It is used
-for `JOBS_PER_CHILD` jobs at most, and not again after it was told to stop one.
+for `JOBS_PER_CHILD` jobs at most, and not again after it was told to stop one or after one failed.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
 from django_reliable_jobs.lease import Lease
 from django_reliable_jobs.outcome import ErrorRecord, Outcome
 from django_reliable_jobs.worker import executor
+from django_reliable_jobs.worker.process_group import kill_group
 from django_reliable_jobs.worker.supervisor_line import SupervisorLine
 
 logger = logging.getLogger("django_reliable_jobs.worker")
@@ -146,7 +150,9 @@ class IsolatedRunner:
             if isinstance(message, Progress):
                 attempt.set_progress(message.text)
             elif isinstance(message, Ended):
-                self._used_up = attempt.stop_kind is not None or self._jobs >= JOBS_PER_CHILD
+                # After a failure too: the programs that it left must not run beside the next attempt.
+                failed = attempt.stop_kind is not None or message.outcome.error is not None
+                self._used_up = failed or self._jobs >= JOBS_PER_CHILD
                 return message.outcome, message.settled
             elif isinstance(message, ChildDied):
                 self._used_up = True
@@ -194,8 +200,7 @@ class IsolatedRunner:
     def _kill(self) -> None:
         # The supervisor has not waited for it before it reports its death, so the number is still this child's.
         if self._pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+            kill_group(self._pid)
 
     def tidy(self) -> bool:
         """The child puts its own connections in order; one that does not come to an end with that is killed."""

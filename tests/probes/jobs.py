@@ -17,6 +17,7 @@ from asgiref.sync import sync_to_async
 from django_reliable_jobs import Backoff, JobContext, PermanentFailure, Retry, Snooze, current_job, job
 from tests.probes import (  # noqa: F401 - their jobs are found with these
     failover,
+    programs,
     sessions,
     standing,
     stubborn,
