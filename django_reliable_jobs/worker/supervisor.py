@@ -32,6 +32,7 @@ from django_reliable_jobs import conf
 from django_reliable_jobs.store import statements
 from django_reliable_jobs.worker import child as job_child
 from django_reliable_jobs.worker import exit_codes
+from django_reliable_jobs.worker.before_and_after_fork import tell_the_project, warn_of_threads
 from django_reliable_jobs.worker.connections import leave_nothing_open
 from django_reliable_jobs.worker.flushing import flush
 from django_reliable_jobs.worker.forks import JobChildren
@@ -80,6 +81,7 @@ class Supervisor:
 
     def run(self) -> int:
         """The exit status: 0 when stopped as asked."""
+        warn_of_threads()
         leave_nothing_open()
         statements.load_all()
         self._wake_read, self._wake_write = os.pipe()
@@ -285,6 +287,7 @@ class Supervisor:
             process = WorkerProcess(options, worker, tuple(dead), line, shared)
             process.handle_signals(supervised=True)
             threading.Thread(target=_listen, args=(line, process), name="supervisor-line", daemon=True).start()
+            tell_the_project(isolated=False)
             code = exit_codes.ORDERLY + process.run()
             flushed = process.flushed
         except BaseException:
@@ -296,6 +299,7 @@ class Supervisor:
         try:
             worker = next((one.worker for one in everybody(self.places) if one.pid == worker_pid), None)
             self._leave_supervision()
+            tell_the_project(isolated=True)
             job_child.live(channel, self.options.alias, worker or uuid.uuid4())
         except BaseException:
             logger.exception("the child process of an isolated job failed")
