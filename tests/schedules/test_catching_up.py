@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError, connection, connections, transaction
+from psycopg import ClientCursor
 
 from django_reliable_jobs import job, registry
 from django_reliable_jobs.models import CronRun, Job
@@ -127,9 +128,14 @@ def work_of(count: int) -> int:
     seen: dict[str, Any] = {}
 
     def explain(alias: str, name: str, params: dict[str, Any]) -> list[statements.Row]:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statements.load(name)}", params)
+        # EXPLAIN of the statement itself would plan it for these parameters; workers run the generic plan.
+        text, names = statements._positional(statements.load(name))
+        values = ", ".join(["%s"] * len(names))
+        with transaction.atomic(), ClientCursor(connection.connection) as cursor:
+            cursor.execute(f"PREPARE fire AS {text}")
+            cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE fire ({values})", [params[each] for each in names])
             found = cursor.fetchone()[0]
+            cursor.execute("DEALLOCATE fire")
             transaction.set_rollback(True)
         seen["plan"] = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
         return []
