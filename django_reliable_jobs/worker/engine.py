@@ -255,7 +255,8 @@ class Engine(threading.Thread):
                 for place in self.unknown.claimed(wish, got, time.monotonic() - asked_at):
                     self._claiming.skip_to(*place)
                 # A burst is over when all that is due is for others.
-                everywhere = not wish.light and len(wish.pairs) == len(self._claiming.sinces)
+                everywhere = self._claiming.looked_everywhere and not wish.light
+                everywhere = everywhere and len(wish.pairs) == len(self._claiming.sinces)
                 self._drained = self._drained or (everywhere and not got.candidates)
             # What rivals hold locked is work too.
             self.prefetch.claimed(len(got.leases) >= wish.free + wish.ahead or bool(got.full(wish)))
