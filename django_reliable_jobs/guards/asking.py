@@ -6,7 +6,6 @@ import logging
 import os
 import random
 import socket
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,20 +136,21 @@ def _prune(alias: str) -> None:
 
 
 class _Complaints:
-    """Says that the store is out of reach, once a minute."""
+    """Says that the store is out of reach, once a minute.
+
+    Without a lock, which a fork or a handler that is stopped in the middle would leave taken: a count may be one off.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._last = float("-inf")
         self._unsaid = 0
 
     def add(self, guard: Guard, error: GuardUnavailable) -> None:
-        with self._lock:
-            now = time.monotonic()
-            if now - self._last < SAY_AGAIN:
-                self._unsaid += 1
-                return
-            self._last, unsaid, self._unsaid = now, self._unsaid, 0
+        now = time.monotonic()
+        if now - self._last < SAY_AGAIN:
+            self._unsaid += 1
+            return
+        self._last, unsaid, self._unsaid = now, self._unsaid, 0
         more = f" ({unsaid} more since the last message)" if unsaid else ""
         logger.error("guard %s: %s%s", guard.name, error, more)
 
