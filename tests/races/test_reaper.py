@@ -157,4 +157,4 @@ def test_a_retry_that_waits_for_prune_finds_nothing(sessions: Callable[[], Sessi
     answer = admin.start(control.retry, job)
     admin.waits_for(answer)
     maintenance.commit()
-    assert answer.result(60).skipped == {job.pk: "it is not DEAD, FAILED or CANCELLED"}
+    assert answer.result(60).skipped == {job.pk: "there is no such job"}
