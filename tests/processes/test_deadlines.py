@@ -115,9 +115,15 @@ def test_a_task_that_a_coroutine_left_behind_does_not_run_beside_the_next_job(si
     assert Mark.objects.filter(label="forgotten still there").count() == before
 
 
-def test_what_a_late_thread_writes_to_its_job_is_refused(worker: JobWorker) -> None:
-    """It goes on as a ghost: nothing of it reaches the job or its checkpoint once another attempt has been here."""
-    job = hangs.using(max_attempts=2, timeout=1).enqueue("write late", "late")
+def test_what_a_late_thread_writes_to_its_job_is_refused(crew: Fleet) -> None:
+    """It goes on as a ghost: nothing of it reaches the job or its checkpoint once another attempt has been here.
+
+    A job keeps the worker busy: an idle one that has lost a thread makes way for a fresh one, and the ghost dies with it.
+    """
+    worker = crew.start("--slots", "3", "--grace", str(GRACE), "--queues", "late")
+    company = probes.meet.using(queue="late", timeout=600).enqueue("company")
+    marked("company begins")
+    job = hangs.using(queue="late", max_attempts=2, timeout=1).enqueue("write late", "late")
     failed = wait_until(lambda: Job.objects.filter(pk=job.pk, status=JobStatus.FAILED).first(), "the deadline")
     JobCheckpoint.objects.create(
         job_id=job.pk, fencing_token=failed.fencing_token + 1000, version=1, value="newer", updated_at=failed.run_at
@@ -129,6 +135,9 @@ def test_what_a_late_thread_writes_to_its_job_is_refused(worker: JobWorker) -> N
     assert fresh(job).status == JobStatus.DEAD
     assert fresh(job).progress is None
     assert JobCheckpoint.objects.get(job_id=job.pk).value == "newer"
+    Mark.objects.create(label="company go")
+    all_done([company])
+    assert worker.stop() == 0
 
 
 def test_a_process_whose_threads_are_written_off_makes_way_for_a_fresh_one(crew: Fleet) -> None:
