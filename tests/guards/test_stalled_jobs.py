@@ -75,7 +75,7 @@ def assert_the_stalled_one_is_refused(job: Job, pods: Fleet, first: JobWorker, v
 def test_a_job_whose_pod_was_stopped_wakes_with_an_old_token_and_its_writes_are_refused(
     pods: Fleet, valkey: Valkey
 ) -> None:
-    first = pods.start("--slots", "2")
+    first = pods.start("--slots", "2", "--grace", "60")
     assert_the_stalled_one_is_refused(writes_late.enqueue(), pods, first, valkey)
 
 
@@ -83,7 +83,7 @@ def test_a_cron_run_whose_pod_was_stopped_wakes_with_an_old_token_and_its_writes
     pods: Fleet, valkey: Valkey
 ) -> None:
     schedule("late", "@every 1", job=writes_late.name, overlap="skip")
-    first = pods.start("--slots", "2")
+    first = pods.start("--slots", "2", "--grace", "60")
     token = owner().token
     CronSchedule.objects.update(paused=True)
     job = Job.objects.get(fencing_token=token)

@@ -49,12 +49,16 @@ def credits_each_once(ctx: JobContext, count: int, dies_at: int) -> None:
 def writes_late(ctx: JobContext) -> None:
     """Its first owner writes when somebody says "go on", whatever has become of its lease; others write at once.
 
-    It does so in a thread of its own, which nobody tells that the lease is lost.
+    It does so in a thread of its own, which nobody tells that the lease is lost. It is waited for even so: a process that has
+    stopped a handler makes way for a fresh one as soon as it is idle, and the thread would die with it.
     """
     owner = threading.Thread(target=_write_when_told, args=(ctx.fencing_token, ctx.attempt), daemon=True)
     owner.start()
-    while owner.is_alive():
-        owner.join(0.02)
+    try:
+        while owner.is_alive():
+            owner.join(0.02)
+    finally:
+        owner.join()
 
 
 def _write_when_told(token: int, attempt: int) -> None:
