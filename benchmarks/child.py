@@ -1,6 +1,6 @@
 """One step of a contender, in a process of its own and in the contender's environment:
 
-    python -m benchmarks.child CONTENDER setup | versions | fill | enqueue | trickle | steady | prefill | work [ARGUMENTS]
+    python -m benchmarks.child CONTENDER setup | versions | fill | hold | enqueue | trickle | steady | prefill | work [ARGUMENTS]
 
 What is measured here goes to standard output as one line of JSON.
 """
@@ -39,6 +39,12 @@ def versions(contender: BaseContender) -> dict[str, str]:
 def fill(contender: BaseContender, jobs: str, first: str, kind: str) -> None:
     contender.connect()
     contender.fill(range(int(first), int(first) + int(jobs)), kind)
+    contender.close()
+
+
+def hold(contender: BaseContender, jobs: str, seconds: str) -> None:
+    contender.connect()
+    contender.hold(int(jobs), float(seconds))
     contender.close()
 
 
@@ -100,6 +106,7 @@ def main(name: str, step: str, *arguments: str) -> None:
         "work": type(contender).work,
         "versions": versions,
         "fill": fill,
+        "hold": hold,
         "enqueue": enqueue,
         "trickle": trickle,
         "steady": steady,

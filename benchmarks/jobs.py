@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from benchmarks import marks
 from django_reliable_jobs import job
 
@@ -19,3 +21,10 @@ async def coroutine(number: int) -> None:
 @job(max_attempts=20)
 def nap(number: int) -> None:
     marks.nap(number)
+
+
+@job
+def hold(seconds: float) -> None:
+    marks.mark(marks.HOLDS)
+    time.sleep(seconds)
+    marks.mark(marks.HOLDS, marks.END)

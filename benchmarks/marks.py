@@ -17,6 +17,8 @@ from typing import NamedTuple
 FILE = "BENCH_MARKS"
 BEGIN, END = 0, 1
 NAP = 0.05  # seconds
+#: The number of the jobs that only keep a slot.
+HOLDS = -1
 
 _RECORD = struct.Struct("<diii4x")
 SIZE = _RECORD.size

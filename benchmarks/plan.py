@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks.stage import Stage, Variant
-from benchmarks.workloads import Record, Scale, crash, drain, enqueue, latency, peak, schedules
+from benchmarks.workloads import Record, Scale, ahead, crash, drain, enqueue, latency, peak, schedules
 
 Workload = Callable[[Stage, Scale], Iterator[Record]]
 
@@ -21,6 +21,7 @@ WORKLOADS: dict[str, tuple[str, Sequence[Workload]]] = {
     "w7": ("crash", [crash.worker_killed, crash.tree_killed]),
     "w8": ("schedules", [schedules.lateness]),
     "w9": ("a busy day's peak", [peak.peak]),
+    "w10": ("held ahead", [ahead.behind_long, ahead.behind_long_claiming_ahead, ahead.claims]),
 }
 
 
@@ -42,7 +43,7 @@ DEFAULT = Variant("ours", "default settings", supervised=True)
 HIGH_THROUGHPUT = {"RELIABLE_JOBS": {"PREFETCH": 1000}}
 
 OURS: Sequence[Entry] = (
-    Entry(DEFAULT, ("w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9")),
+    Entry(DEFAULT, ("w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9", "w10")),
     Entry(replace(DEFAULT, label="coroutine handlers", options={"handler": "coroutine"}), ("w1",)),
     Entry(replace(DEFAULT, label="high throughput", options=HIGH_THROUGHPUT), ("w1", "w2")),
     Entry(

@@ -55,10 +55,10 @@ def table(records: Iterable[Record]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _order(keys: list[Key]) -> Callable[[Key], tuple[str, int, int]]:
+def _order(keys: list[Key]) -> Callable[[Key], tuple[int, int, int]]:
     """By workload and part, and in it as they were run."""
     parts = [(key.workload, key.part) for key in keys]
-    return lambda key: (key.workload, parts.index((key.workload, key.part)), keys.index(key))
+    return lambda key: (int(key.workload[1:]), parts.index((key.workload, key.part)), keys.index(key))
 
 
 def _rows(key: Key, records: Sequence[Record], groups: Groups) -> list[Sequence[str]]:
@@ -95,6 +95,18 @@ def _rows(key: Key, records: Sequence[Record], groups: Groups) -> list[Sequence[
             return [row("worker killed: all run again after", "all_again", "s", 2, resources=False)]
         case "tree_killed":
             return [row("all killed: all run again after", "all_again", "s", 2, resources=False)]
+        case "behind_long" | "behind_long_claiming_ahead":
+            what = "short jobs behind long ones" + (", claimed ahead" if key.part != "behind_long" else "")
+            return [row(f"{what}: DONE by a second worker after", "after", "s", 2, resources=False)]
+        case "claims":
+            return [
+                row(
+                    "all slots of two workers on long jobs: claims",
+                    "claims",
+                    f"in {middle(records, 'seconds'):g} s",
+                    resources=False,
+                )
+            ]
         case "one_by_one":
             return [row("single enqueue", "rate", "jobs/s")]
         case "bulk":
@@ -135,6 +147,8 @@ def _remarks(key: Key, records: Sequence[Record], groups: Groups) -> str:
         said.append(f"{in_flight} in flight, {again} finished ones run again")
         if unfinished := sum(record["unfinished"] for record in records):
             said.append(f"{unfinished} jobs not finished when the wait ended")
+    if key.part.startswith("behind_long") and (first_job := middle(records, "first_job")) is not None:
+        said.append(f"its first job began after {first_job:.2f} s")
     if key.part == "two" and (share := middle(records, "share")):
         said.append(f"the busier one ran {share:.0%}")
     if not all(record.get("complete", True) for record in records):

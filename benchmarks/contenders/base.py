@@ -36,6 +36,9 @@ class BaseContender:
     requirements: ClassVar[Sequence[str]] = ()
     #: One row with one number: jobs that are due and not recorded as finished.
     unfinished: ClassVar[str] = ""
+    #: The same of the "noop" jobs, and how many times jobs were claimed up to now, each one counted: for w10.
+    short_left: ClassVar[str] = ""
+    claims: ClassVar[str] = ""
 
     def setup(self) -> None:
         """Make the tables in an empty database."""
@@ -58,6 +61,10 @@ class BaseContender:
     def fill(self, numbers: Sequence[int], kind: str = "noop") -> None:
         """Make jobs to drain, however; not measured."""
         self.enqueue_many(numbers, kind)
+
+    def hold(self, jobs: int, seconds: float) -> None:
+        """Make jobs that keep a slot for so long."""
+        raise NotImplementedError
 
     def prefill(self, future: int, finished: int, priority: int) -> None:
         """Rows as the queue stores them: due tomorrow and later (at `priority`), and finished ones."""

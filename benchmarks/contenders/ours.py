@@ -20,6 +20,10 @@ class Contender(BaseContender):
              + (SELECT count(*) FROM django_reliable_jobs_job
                  WHERE status IN ('QUEUED', 'FAILED') AND queue = 'default' AND priority = 0 AND run_at <= now())"""
 
+    short_left = "SELECT count(*) FROM django_reliable_jobs_job WHERE name = 'benchmarks.noop' AND status <> 'DONE'"
+    # Each claim of a job draws a fencing token.
+    claims = "SELECT last_value FROM django_reliable_jobs_fencing_token"
+
     def connect(self) -> None:
         import django
 
@@ -48,6 +52,11 @@ class Contender(BaseContender):
         definition = getattr(jobs, options().get("handler", kind) if kind == "noop" else kind)
         for batch in batches(numbers):
             definition.enqueue_many([(number,) for number in batch])
+
+    def hold(self, jobs: int, seconds: float) -> None:
+        from benchmarks.jobs import hold
+
+        hold.enqueue_many([(seconds,)] * jobs)
 
     def prefill(self, future: int, finished: int, priority: int) -> None:
         from django.db import connection

@@ -41,12 +41,16 @@ class Scale:
     naps: int = 500
     crash_patience: float = 120.0
     peak: float = 60.0
+    short_before: int = 3_000
+    short_behind: int = 300
+    short_waiting: int = 5_000
+    standoff: float = 60.0
 
 
 QUICK = Scale(
     repeat=1, redo=0, patience=0.0, jobs=300, single_enqueues=50, bulk_enqueues=1_000, trickled=20, calm=0.3, idle=2.0,
     deep=5_000, rounds=2, naps=60, crash_patience=30.0,
-    peak=3.0,
+    peak=3.0, short_before=300, short_behind=30, short_waiting=200, standoff=3.0,
 )  # fmt: skip
 
 
