@@ -3,7 +3,8 @@
 A half-open connection gives neither data nor an error, and a frozen proxy even answers TCP keepalives: only the time
 that a statement takes tells. The worker's own statements wait for no lock and take milliseconds, so one that takes
 `limit` seconds is on a dead connection (or a server that is of no use): its socket is shut down, the thread that
-waits gets an error and connects again.
+waits gets an error and connects again. One look is not enough: where the process itself stood still (a C call of a
+handler that keeps the interpreter, SIGSTOP), the answer may be there, and its thread reads it before the next look.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Patience:
         self.limit = limit
         self._shared = shared
         self._waiting: dict[int, tuple[float, BaseDatabaseWrapper, int]] = {}
+        #: By thread: the start of the wait that was found overdue by the last look.
+        self._overdue: dict[int, float] = {}
 
     def moved(self) -> None:
         """The calling thread is about to wait for the database, or has waited."""
@@ -50,8 +53,12 @@ class Patience:
     def cut_the_overdue(self) -> None:
         """Called by the watchdog, again and again."""
         now = time.monotonic()
+        before, self._overdue = self._overdue, {}
         for me, (started, connection, times) in list(self._waiting.items()):
             if now - started > self.limit and self._waiting.get(me, (0.0,))[0] == started:
+                if before.get(me) != started:
+                    self._overdue[me] = started
+                    continue
                 if connection.connection is not None:
                     journal.cut(now - started)
                     cancel_and_cut(connection, min(2.0, self.limit / 5))

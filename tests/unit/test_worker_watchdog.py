@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -85,3 +86,28 @@ def test_a_heartbeat_that_does_not_move_any_more_ends_the_process(
         assert not beats or time.monotonic() - until > 4, "not while it moved"
     finally:
         watchdog.stop()
+
+
+def test_a_process_that_stood_still_does_not_take_its_own_pause_for_one_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A handler keeps the interpreter for longer than the limit: the answer is there, and is read after the first look."""
+    cut: list[Any] = []
+    monkeypatch.setattr("django_reliable_jobs.worker.patience.cancel_and_cut", lambda mine, _: cut.append(mine))
+    patience, mine = Patience(0.1), SimpleNamespace(connection="open")
+
+    def stands_still() -> None:
+        for me, (started, _, times) in list(patience._waiting.items()):
+            patience._waiting[me] = (started - 60, mine, times)  # type: ignore[assignment]
+
+    for _ in range(3):
+        with patience.wait_for(connection):
+            stands_still()
+            patience.cut_the_overdue()
+    assert cut == [], "it was overdue at one look only"
+    with patience.wait_for(connection):
+        stands_still()
+        patience.cut_the_overdue()
+        patience.cut_the_overdue()
+        patience.cut_the_overdue()
+    assert cut == [mine], "nothing came between two looks"
