@@ -61,10 +61,11 @@ def claims(stage: Stage, scale: Scale) -> Iterator[Record]:
         with stage.fresh(), stage.connect() as connection:
             stage.child("fill", scale.short_before, 0, "noop")
             stage.child("hold", 2 * SLOTS, scale.standoff + OUTLAST)
-            stage.child("fill", scale.short_waiting, scale.short_before, "noop")
+            stage.child("fill", scale.short_before, scale.short_before, "noop")
             for _ in range(2):
                 stage.start_worker()
             _all_hold(stage, 2 * SLOTS)
+            stage.child("fill", scale.short_waiting, 2 * scale.short_before, "noop")
             until = time.monotonic() + scale.standoff
             first = _number(connection, stage.contender.claims)
             stage.child("trickle", NEWS, number)
