@@ -15,6 +15,7 @@ import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
+from typing import NoReturn
 from uuid import UUID
 
 from django_reliable_jobs import registry
@@ -55,8 +56,11 @@ class Channel:
         self._running: ChildAttempt | None = None
 
     def send(self, message: object) -> None:
-        with self._lock:
-            self._connection.send(message)
+        try:
+            with self._lock:
+                self._connection.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            nobody_left()
 
     def listen(self) -> None:
         """Until the worker closes its end, or dies; then this process has nobody to work for."""
@@ -64,8 +68,7 @@ class Channel:
             try:
                 message = self._connection.recv()
             except (EOFError, OSError):
-                kill_group(os.getpid())  # the programs that the handler has started, and this process
-                os._exit(0)
+                nobody_left()
             if isinstance(message, RunJob):
                 self._running = ChildAttempt(message.lease, self)
                 self.jobs.put((message, self._running))
@@ -73,6 +76,12 @@ class Channel:
                 running = self._running
                 if running is not None and running.lease.token == message.token:
                     running.stop(message.kind)
+
+
+def nobody_left() -> NoReturn:
+    """The worker has closed its end, or is dead: this process ends, and the programs that its handler has started."""
+    kill_group(os.getpid())
+    os._exit(0)
 
 
 def live(descriptor: int, alias: str, worker: UUID) -> None:
