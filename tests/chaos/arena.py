@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zoneinfo
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import psycopg
 
@@ -32,17 +34,24 @@ from tests.chaos.proxy import Proxy
 from tests.chaos.report import ChaosFailure, report
 from tests.chaos.timeline import Timeline
 
+T = TypeVar("T")
+
 PATIENCE = 60.0
 UNFINISHED = "SELECT count(*) FROM django_reliable_jobs_job WHERE status IN ('QUEUED', 'RUNNING', 'FAILED')"
 
 
+#: A role that has only the rights that a worker needs.
+LEAST = "chaos_least"
+
+
 class Arena:
-    """`proxied`: the numbers of the pods that reach the database through a proxy of their own. Times are in seconds."""
+    """Numbers of pods that are not like the others: `proxied` reach the database through a proxy of their own, `least` with
+    a role that owns nothing, `zoneless` are on an old host that knows few time zones. Times are in seconds."""
 
     def __init__(
         self, server: EmbeddedPostgres, database: str, directory: Path, seed: int, *,
         pods: int = 1, lease: float = 3.0, settings: dict[str, Any] | None = None, options: Sequence[str] = (),
-        proxied: Sequence[int] = (), respawn: bool = True,
+        proxied: Sequence[int] = (), least: Sequence[int] = (), zoneless: Sequence[int] = (), respawn: bool = True,
     ) -> None:  # fmt: skip
         self.server = server
         self.database = database
@@ -60,6 +69,7 @@ class Arena:
         self.proxies: dict[int, Proxy] = {}
         self.crashes_only = False
         self._pods, self._proxied, self._options, self._respawn = pods, proxied, options, respawn
+        self.least, self._zoneless = least, zoneless
         self._stack = ExitStack()
         self._producers: list[subprocess.Popen[bytes]] = []
         self._nemesis: Nemesis | None = None
@@ -69,7 +79,9 @@ class Arena:
         with ExitStack() as stack:
             for number in self._proxied:
                 self.proxies[number] = stack.enter_context(Proxy(("127.0.0.1", self.server.port)))
-            environments = [self.environment(self.proxies.get(number)) for number in range(self._pods)]
+            if self.least:
+                self.rights(granted=True)
+            environments = [self._pod_environment(number) for number in range(self._pods)]
             self.fleet = Fleet(
                 self.directory, environments, self.timeline, ["--slots", "8", "--grace", "5", *self._options]
             )
@@ -104,6 +116,39 @@ class Arena:
             "PYTHONPATH": str(PROJECT_ROOT),
             ENVIRONMENT: str(self.history),
         }
+
+    def _pod_environment(self, number: int) -> dict[str, str]:
+        found = self.environment(self.proxies.get(number))
+        if number in self.least:
+            found["DATABASE_URL"] = found["DATABASE_URL"].replace("//postgres@", f"//{LEAST}@")
+        if number in self._zoneless:
+            found |= host_without_zones(self.directory / "no-zones", found["PYTHONPATH"])
+        return found
+
+    def rights(self, *, granted: bool) -> None:
+        """Give the role LEAST what a worker needs, or take it away."""
+        self.through_faults(lambda: self._set_rights(granted))
+
+    def through_faults(self, act: Callable[[], T], patience: float = PATIENCE) -> T:
+        """Have it done although other faults are under way."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                return act()
+            except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction):
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+
+    def _set_rights(self, granted: bool) -> None:
+        with psycopg.connect(self.url, autocommit=True) as admin:
+            admin.execute(f"SELECT pg_advisory_lock(1) /* {LEAST} */".encode())  # of several arenas on one server
+            if not admin.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (LEAST,)).fetchone():
+                admin.execute(f"CREATE ROLE {LEAST} LOGIN".encode())
+            verb, to = ("GRANT", "TO") if granted else ("REVOKE", "FROM")
+            admin.execute(f"{verb} USAGE ON SCHEMA public {to} {LEAST}".encode())
+            admin.execute(f"{verb} SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public {to} {LEAST}".encode())
+            admin.execute(f"{verb} USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public {to} {LEAST}".encode())
 
     # --- what happens -----------------------------------------------------------------------------
 
@@ -141,6 +186,13 @@ class Arena:
                 raise AssertionError(f"waited {patience:g} s in vain for: {what}")
             time.sleep(pause)
         return time.monotonic() - began
+
+    def manage(self, *command: str) -> None:
+        """Run one of Django's commands on this database."""
+        subprocess.run(
+            [sys.executable, "manage.py", *command], cwd=PROJECT_ROOT, env=self.environment(), check=True,
+            stdin=subprocess.DEVNULL, capture_output=True,
+        )  # fmt: skip
 
     def query(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.url, autocommit=True) as connection:
@@ -248,3 +300,19 @@ class Arena:
         if violations := [violation for violation in check(found) if violation.invariant not in excused]:
             raise ChaosFailure(report(self.seed, self.timeline, violations, found, self.directory))
         return found
+
+
+#: The zones of the old host: those that the project's own code names.
+KNOWN_ZONES = ("UTC", "Asia/Ho_Chi_Minh")
+
+
+def host_without_zones(directory: Path, python_path: str) -> dict[str, str]:
+    """The environment of a process on an old host, which knows few zones: no system files, no package tzdata."""
+    (directory / "tzdata").mkdir(parents=True, exist_ok=True)
+    (directory / "tzdata" / "__init__.py").touch()
+    zones = directory / "zoneinfo"
+    system = next(Path(path) for path in zoneinfo.TZPATH if (Path(path) / "UTC").exists())
+    for name in KNOWN_ZONES:
+        (zones / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(system / name, zones / name)
+    return {"PYTHONTZPATH": str(zones), "PYTHONPATH": f"{directory}{os.pathsep}{python_path}"}

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from testproject.postgres import PROJECT_ROOT, EmbeddedPostgres
-from tests.chaos import faults  # noqa: F401 - registers the faults
+from tests.chaos import faults, faults_of_the_database  # noqa: F401 - registers the faults
 from tests.chaos.arena import Arena
 from tests.chaos.nemesis import choose_seed
 

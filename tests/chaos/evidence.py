@@ -101,17 +101,20 @@ class Evidence:
     crashes_only: bool = False
 
 
-JOBS = """
+#: Rows that no producer has enqueued: those of the schedule, and what a fault wrote past the package.
+FOREIGN = "name = 'workload.scheduled' OR coalesce(idempotency_key, '') LIKE 'poison%'"
+JOBS = f"""
 SELECT id, name, args->>0 AS tag, status, reason, attempts, max_attempts, losses, fencing_token,
        locked_by::text AS owner, extract(epoch FROM locked_until)::float8 AS locked_until,
        extract(epoch FROM started_at)::float8 AS started_at,
        extract(epoch FROM finished_at)::float8 AS finished_at, result
-  FROM django_reliable_jobs_job ORDER BY id
+  FROM django_reliable_jobs_job WHERE NOT ({FOREIGN}) ORDER BY id
 """
-ATTEMPTS = """
+ATTEMPTS = f"""
 SELECT job_id AS job, fencing_token AS token, attempt, status, reason, worker::text,
        extract(epoch FROM started_at)::float8 AS started_at, extract(epoch FROM finished_at)::float8 AS finished_at
-  FROM django_reliable_jobs_jobattempt ORDER BY id
+  FROM django_reliable_jobs_jobattempt
+ WHERE job_id NOT IN (SELECT id FROM django_reliable_jobs_job WHERE {FOREIGN}) ORDER BY id
 """
 EFFECTS = "SELECT tag, step, job_id AS job, token FROM workload_effect ORDER BY id"
 RUNNING = """

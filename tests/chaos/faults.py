@@ -17,7 +17,7 @@ from tests.chaos.nemesis import fault
 from tests.chaos.proxy import Proxy
 
 #: PostgreSQL is one for all: two faults that stop it take turns.
-_server = threading.Lock()
+server = threading.Lock()
 
 
 def pick_pod(arena: Arena, dice: random.Random) -> Pod | None:
@@ -68,7 +68,7 @@ def stall(arena: Arena, pid: int, target: str, seconds: float) -> None:
 @fault
 def terminate_backends(arena: Arena, dice: random.Random) -> None:
     """pg_terminate_backend on every connection to the database: workers', handlers' and producers'."""
-    with _server, arena.timeline.incident("pg_terminate_backend", "every connection") as one:
+    with server, arena.timeline.incident("pg_terminate_backend", "every connection") as one:
         with psycopg.connect(arena.server.url(), autocommit=True) as admin:
             found = admin.execute(
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = %s", (arena.database,)
@@ -80,14 +80,14 @@ def terminate_backends(arena: Arena, dice: random.Random) -> None:
 def restart_postgres(arena: Arena, dice: random.Random) -> None:
     """An orderly restart, or a crash with recovery."""
     mode = dice.choice(["fast", "immediate"])
-    with _server, arena.timeline.incident("PostgreSQL restart", mode):
+    with server, arena.timeline.incident("PostgreSQL restart", mode):
         arena.server.restart("fast" if mode == "fast" else "immediate")
 
 
 @fault
 def outage(arena: Arena, dice: random.Random) -> None:
     """PostgreSQL is down for longer than a lease."""
-    with _server, arena.timeline.incident("PostgreSQL outage", "fast"), arena.server.outage("fast"):
+    with server, arena.timeline.incident("PostgreSQL outage", "fast"), arena.server.outage("fast"):
         time.sleep(arena.lease * dice.uniform(1.1, 1.6))
 
 
@@ -124,3 +124,17 @@ def slow_network(arena: Arena, dice: random.Random) -> None:
             proxy.latency = dice.uniform(0.01, 0.05)
             time.sleep(dice.uniform(2, 5))
             proxy.latency = 0.0
+
+
+@fault
+def logging_storm(arena: Arena, dice: random.Random) -> None:
+    """Handlers that log without a pause are stopped at their deadlines. No process is excused: it has to get over it."""
+    with arena.timeline.incident("logging storm", "the next 16 jobs", set()):
+        arena.produce(f"chatty-{dice.randrange(10**9)}", "chatty", 16)
+
+
+@fault
+def freeze_threads(arena: Arena, dice: random.Random) -> None:
+    """A handler keeps a lock of the whole process, whose other threads stand still while its heartbeat could go on."""
+    with arena.timeline.incident("threads frozen", "the next job", set()):
+        arena.produce(f"freezing-{dice.randrange(10**9)}", "freezing", 1)

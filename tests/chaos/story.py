@@ -85,6 +85,10 @@ class Story:
             return float(max(event["mono"] for event in ends))
         return max((self.evidence.timeline.deaths.get(e["pid"], math.inf) for e in self.starts[key]), default=math.inf)
 
+    def was_cut(self, key: Key) -> bool:
+        """Whether it was settled at its deadline, without its handler, which may go on for a while."""
+        return any(attempt.reason == "deadline exceeded" for attempt in self.attempts[key])
+
     def is_lost(self, key: Key) -> bool:
         """The tables say that the lease of this claim was lost."""
         return any(attempt.reason == "lost" for attempt in self.attempts[key])

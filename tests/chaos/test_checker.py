@@ -311,7 +311,11 @@ def test_a_stop_that_c_code_drops_is_no_complaint_and_any_other_traceback_is() -
     for at in range(ignored.count("\n")):
         lines = ignored.split("\n")
         assert complaints("\n".join([*lines[: at + 1], elsewhere, *lines[at + 1 :]])) == 0, "another thread logs too"
-    assert complaints(f"{ignored}\n{elsewhere}: a heartbeat failed\n{other}") == 2
+    trouble = "2026-01-01 00:00:01,000 [10] WARNING django_reliable_jobs.worker: a heartbeat failed"
+    assert complaints(f"{ignored}\n{trouble}\n{other}") == 2
+    assert complaints(f"{elsewhere}\n{other}\n{trouble}") == 1, (
+        "the traceback of a failed attempt belongs to its record"
+    )
     assert complaints(f"a\n{stop}\nb") == 1
     assert complaints(f"{ignored}\nb\n{other}") == 1
     assert complaints(ignored.replace("LeaseLost: ", "StaleToken: ")) > 0

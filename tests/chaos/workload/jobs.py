@@ -7,11 +7,12 @@ it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -25,6 +26,9 @@ from tests.chaos.workload.models import Effect
 #: Faults fail a job more often than anybody's job would fail: nothing of this mix may die of it.
 PATIENT = 200
 SOON = Backoff(base=0.1, factor=2, cap=1)
+
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -189,3 +193,43 @@ def brittle(tag: str, seconds: float) -> Any:
     with recorded(tag) as ctx:
         spend(seconds)
         return result_of(ctx)
+
+
+@job(max_attempts=PATIENT, backoff=SOON, timeout=0.4)
+def chatty(tag: str) -> Any:
+    """Is stopped at its deadline while it takes the locks of log handlers, as each line does; most are not written."""
+    with recorded(tag) as ctx:
+        lines = 0
+        while ctx.attempt == 1:
+            lines += 1
+            if lines % 500 == 0:
+                logger.info("a line of a handler that logs without a pause")
+            for handler in logging.root.handlers:
+                handler.acquire()
+                try:
+                    pass
+                finally:
+                    handler.release()
+        return result_of(ctx)
+
+
+@job(max_attempts=PATIENT, backoff=SOON, timeout=0.5)
+def freezing(tag: str) -> Any:
+    """Keeps the locks of all log handlers and does not stop: what a stop between a lock's acquire and its `try` leaves behind.
+
+    The watchdog stands still as soon as it has something to say, and then the process has to go.
+    """
+    with recorded(tag) as ctx:
+        if ctx.attempt > 1:
+            return result_of(ctx)
+        for reference in list(logging._handlerList):  # type: ignore[attr-defined]
+            if (handler := reference()) is not None:
+                handler.acquire()
+        while True:
+            with suppress(BaseException):
+                time.sleep(60)
+
+
+@job
+def scheduled() -> None:
+    """Of a schedule that people made, in a zone that not every host knows."""

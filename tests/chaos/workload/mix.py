@@ -43,6 +43,8 @@ KINDS = {
     "hopeless": Kind(jobs.hopeless, DEAD),
     "deadly": Kind(jobs.deadly, DEAD),
     "brittle": Kind(jobs.brittle, Expectation(final=("DONE", "DEAD")), lambda dice: (dice.uniform(0.2, 2),)),
+    "chatty": Kind(jobs.chatty, DONE),
+    "freezing": Kind(jobs.freezing, DONE),
     "endless": Kind(jobs.slow, DONE, lambda dice: (60.0,)),
     "endless asking": Kind(jobs.asking, DONE, lambda dice: (60.0,)),
 }
