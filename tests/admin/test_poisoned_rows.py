@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from django_reliable_jobs.admin import jobs_walk
 from django_reliable_jobs.models import CronRun, GuardClaim, Job, JobStatus, QueueState, Worker
+from django_reliable_jobs.worker.batch_size import BatchSize
 from tests.admin.conftest import url
 from tests.database.poison import CHANGES, COLUMNS, MOMENTS, drop_the_constraint, poison
 from tests.factories import JobAttemptFactory, JobCheckpointFactory, JobFactory, QueueStateFactory, WorkerFactory, ago
@@ -105,14 +106,13 @@ def _ids() -> list[tuple[int]]:
         return cursor.fetchall()
 
 
-def test_a_walk_over_many_that_read_the_same_ends(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs_walk, "BATCH", 2)
+def test_a_walk_over_many_that_read_the_same_ends(root: Client) -> None:
     for _ in range(7):
         poison("finished_at = 'infinity'", JobFactory(dead=True).pk)
     request = RequestFactory().get("/")
     request.user = User.objects.get(username="root")
     walk = jobs_walk.Walk(site._registry[Job], request, "status=DEAD", (JobStatus.DEAD,))  # type: ignore[arg-type]
-    assert 0 < len(list(islice(walk.batches(jobs_walk.Place()), 20))) < 20
+    assert 0 < len(list(islice(walk.batches(jobs_walk.Place(), BatchSize(2, 10.0)), 20))) < 20
 
 
 @pytest.mark.parametrize("far", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
