@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from django.db import Error as DatabaseTrouble
-from django.db import InterfaceError, OperationalError, connections
+from django.db import InterfaceError, OperationalError, ProgrammingError, connections
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.errors import GuardUnavailable
@@ -20,6 +20,9 @@ T = TypeVar("T")
 #: SQLSTATE classes and codes of a server that is not there, or that ended the statement because it took too long:
 #: connections, resources, an operator's intervention (a cancelled query too), system errors, lock and idle timeouts.
 _OUT_OF_REACH = ("08", "53", "57", "58", "55P03", "25P03", "25P04")
+
+#: SQLSTATEs of a database in which this version's migrations have not run: no schema, no table or sequence, no column.
+_NOT_MIGRATED = ("3F000", "42P01", "42703")
 
 
 class DatabaseStore:
@@ -56,7 +59,8 @@ def _asked(alias: str, statement: Callable[[], T]) -> T:
 
 @contextmanager
 def reachable(alias: str) -> Iterator[None]:
-    """Statements inside are ended after `GUARDS["TIMEOUT"]`; GuardUnavailable if the database does not answer.
+    """Statements inside are ended after `GUARDS["TIMEOUT"]`; GuardUnavailable if the database does not answer, or has not
+    the tables yet.
 
     A connection that failed, or on which a late cancellation could hit somebody else's statement, is thrown away unless
     it is in a transaction, which then cannot go on.
@@ -76,6 +80,14 @@ def reachable(alias: str) -> Iterator[None]:
         else:
             reason = str(error).strip()
         raise GuardUnavailable(f"the database {alias!r} is out of reach for guards: {reason}") from error
+    except ProgrammingError as error:
+        if getattr(error.__cause__, "sqlstate", None) not in _NOT_MIGRATED:
+            raise
+        raise GuardUnavailable(
+            f"the database {alias!r} has not what guards need: the migrations of django_reliable_jobs up to 0003_guards"
+            " are not applied to it. Run `manage.py migrate`; a guard in AppConfig.ready runs in that command too,"
+            " before it has made the tables."
+        ) from error
     if watched.overdue:
         if in_transaction(alias):
             raise GuardUnavailable(f"the database {alias!r} did not answer within {timeout:g} s")

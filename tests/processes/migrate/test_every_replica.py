@@ -30,6 +30,16 @@ def test_a_half_migrated_database_is_finished_by_one(migrators: MakeMigrators, l
     look.assert_migrated()
 
 
+def test_a_guard_in_an_app_s_ready_does_not_keep_the_tables_from_being_made(
+    migrators: MakeMigrators, look: Look
+) -> None:
+    """N12: it runs in `migrate` too, before there is a table; it is closed, and says so."""
+    runs = migrators(DEPOT_GUARD="1").start_many(2)
+    assert [run.wait() for run in runs] == [0] * len(runs), runs[0].err
+    look.assert_migrated()
+    assert "0003_guards" in runs[0].err
+
+
 def test_who_waits_says_on_stderr_for_whom_and_leaves_stdout_as_django_writes_it(
     migrators: MakeMigrators, look: Look
 ) -> None:

@@ -1,3 +1,5 @@
+import os
+
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate, pre_migrate
 
@@ -12,3 +14,7 @@ class DepotConfig(AppConfig):
     def ready(self) -> None:
         pre_migrate.connect(steps.begin, sender=self)
         post_migrate.connect(steps.end, sender=self)
+        if os.environ.get("DEPOT_GUARD"):  # not the best place for it, but people will
+            from django_reliable_jobs.guards import claim_period
+
+            claim_period("start", 60)
