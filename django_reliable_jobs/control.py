@@ -178,7 +178,7 @@ def _of_queryset(
 
 
 def _account(report: Report, alias: str, ids: list[int], changed: list[int], why_not: str) -> None:
-    report.changed += changed
+    report.changed += sorted(changed)  # a statement brings them back in the order of its plan
     if skipped := set(ids).difference(changed):
         there = set(Job.objects.using(alias).filter(pk__in=skipped).values_list("pk", flat=True))
         gone = _("there is no such job")

@@ -236,8 +236,13 @@ def test_a_burst_without_a_database_gives_up_with_status_3(fleet: Fleet) -> None
 
 def test_a_worker_process_is_replaced_after_so_many_jobs(fleet: Fleet) -> None:
     worker = fleet.start("--max-jobs-per-process", "20", "--slots", "2")
-    all_done(probes.noop.enqueue_many([(n,) for n in range(100)]))
-    wait_until(lambda: len(worker.started()) >= 4, worker.tail)
+
+    def three_replacements() -> bool:
+        """A process goes on beyond its limit while its predecessor still lives."""
+        all_done(probes.noop.enqueue_many([(n,) for n in range(20)]))
+        return len(worker.started()) >= 4
+
+    wait_until(three_replacements, worker.tail)
     assert not sql("SELECT 1 FROM django_reliable_jobs_job WHERE losses > 0")
     assert worker.stop() == 0
 
