@@ -130,6 +130,8 @@ def test_a_server_that_takes_no_writes_for_a_while_costs_no_attempt_and_no_job(
     finally:
         elsewhere.sql("ALTER SYSTEM RESET default_transaction_read_only")
         elsewhere.sql("SELECT pg_reload_conf()")
+    # The server takes its settings up when it comes to it.
+    wait_until(lambda: elsewhere.sql("SHOW default_transaction_read_only") == [("off",)], worker.tail)
     notes = elsewhere.enqueue("probes.note", '["after the failover"]', 8)
     elsewhere.all_done([*running, *notes], worker, timeout=90)
     assert {row[1] for row in elsewhere.jobs([*running, *notes])} == {1}, worker.tail()
