@@ -110,8 +110,8 @@ class Walk:
         begin = path.read(Job, begin_text)
         # Where every row of the path matches, the limit is bound enough.
         end = path.end(self.changes.root_queryset, begin, SCAN) if self.tries(path) or exclude else None
-        names = [column.removeprefix("-") for column in path.columns]
-        rows = path.within(path.rows(jobs), begin, end).values_list("pk", "name", *names)[: most + 1]
+        within, names = path.selected(path.within(path.rows(jobs), begin, end))
+        rows = within.values_list("pk", "name", *names)[: most + 1]
         found = list(rows)
         if len(found) > most:
             end = found.pop()[2:]

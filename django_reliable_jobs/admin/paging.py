@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.db.models import Model, Q, QuerySet
+from django.db.models import ExpressionWrapper, F, Model, Q, QuerySet
 from django.http import HttpRequest
 
 if TYPE_CHECKING:
@@ -54,10 +54,25 @@ class Path:
         within = self.rows(queryset)
         if begin is not None:
             within = within.filter(self.since(begin))
-        names = [name.removeprefix("-") for name in self.columns]
-        end: Key | None = within.select_related(None).values_list(*names)[rows : rows + 1].first()
+        within, names = self.selected(within.select_related(None))
+        end: Key | None = within.values_list(*names)[rows : rows + 1].first()
         # Moments beyond the calendar are read as the nearest one (raw SQL), so that such a key may lead back to where it began.
         return None if end == begin else end
+
+    def selected(self, queryset: QuerySet[Any]) -> tuple[QuerySet[Any], list[str]]:
+        """With the columns of the key under names of their own, and those.
+
+        Django 6.1 orders by the place in the list of what is selected, and no index has a moment as it is read.
+        """
+        fields = queryset.model._meta
+        columns = [name.removeprefix("-") for name in self.columns]
+        key = {
+            f"key_{name}": ExpressionWrapper(
+                F(name), output_field=fields.pk if name == "pk" else fields.get_field(name)
+            )
+            for name in columns
+        }
+        return queryset.annotate(**key), list(key)
 
     def within(self, queryset: QuerySet[Any], begin: Key | None, end: Key | None) -> QuerySet[Any]:
         """The rows from `begin` on and before `end`; None is the beginning, or the end, of the table."""
