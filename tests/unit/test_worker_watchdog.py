@@ -34,16 +34,19 @@ class Heart:
 
 class BrokenConnection:
     alias = connection.alias
+    looks = 0
 
     @property
     def connection(self) -> Any:
+        self.looks += 1
         raise RuntimeError("the state of this connection is broken")
 
 
 def test_a_connection_that_cannot_be_looked_at_does_not_end_the_watchdog() -> None:
     """Case P36."""
     patience = Patience(0.1)
-    patience._waiting[1] = (time.monotonic() - 60, BrokenConnection())  # type: ignore[assignment]
+    broken = BrokenConnection()
+    patience._waiting[1] = (time.monotonic() - 60, broken, 0)  # type: ignore[assignment]
     reports: list[Attempt] = []
     pool = SlotPool(1, "default", uuid4(), reports.append)
     watchdog = Watchdog(pool, Heart(), patience, 30.0, lambda: None)  # type: ignore[arg-type]
@@ -53,6 +56,7 @@ def test_a_connection_that_cannot_be_looked_at_does_not_end_the_watchdog() -> No
         attempt = Attempt(lease(name="probes.just_in_time", args="[60]", timeout=0.2))
         pool.submit(attempt, find("probes.just_in_time"))
         wait_until(lambda: reports, "the deadline")
+        wait_until(lambda: broken.looks > 1, "the watchdog looks again")
         assert watchdog.is_alive()
         assert attempt.outcome is not None
         assert attempt.outcome.reason == REASON_DEADLINE
