@@ -11,6 +11,7 @@ from django_reliable_jobs import scheduling
 from tests.processes.conftest import fleet  # noqa: F401 - a fixture
 from tests.races.sessions import Session, impatient
 from tests.schedules.clock import SEARCH_PATH, DatabaseClock, utc
+from tests.schedules.versions import monotonic  # noqa: F401 - a fixture
 
 
 @pytest.fixture(autouse=True)
