@@ -85,6 +85,11 @@ class Attempt:
         return None if found is None else found[1]
 
     @property
+    def is_open(self) -> bool:
+        """Nobody has decided it, or told it to stop."""
+        return "outcome" not in self._first and "stop" not in self._first
+
+    @property
     def begun(self) -> bool:
         """A slot has taken it: it can be stopped, and not withdrawn any more."""
         return self._first.get("begin") == "slot"
@@ -135,9 +140,10 @@ class Attempt:
 
     def check(self) -> None:
         """Raise why the handler is to stop, if it is."""
-        if self.stop_kind is not None:
+        kind = self.stop_kind
+        if kind is not None:
             self.told = True
-            raise self.stop_kind(f"job {self.lease.job_id}")
+            raise kind(f"job {self.lease.job_id}")
 
     def set_progress(self, progress: str) -> None:
         self.progress = progress

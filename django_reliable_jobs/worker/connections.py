@@ -145,7 +145,7 @@ def tidy(wrappers: list[BaseDatabaseWrapper], traces: Traces, *, tainted: bool =
     empties the query log. `tainted` closes all of them: a cancellation may have landed on any.
     """
     for index, connection in enumerate(wrappers):
-        if not type(connection).__module__.startswith(_DJANGOS_OWN):
+        if not _is_djangos_own(type(connection)):
             wrappers[index] = _made_anew(connection, traces)
             continue
         traces.restore_wrappers(connection)
@@ -170,6 +170,11 @@ def tidy(wrappers: list[BaseDatabaseWrapper], traces: Traces, *, tainted: bool =
             close(connection)
     traces.left.clear()
     traces.read_only.clear()
+
+
+@cache
+def _is_djangos_own(kind: type[BaseDatabaseWrapper]) -> bool:
+    return kind.__module__.startswith(_DJANGOS_OWN)
 
 
 def _made_anew(connection: BaseDatabaseWrapper, traces: Traces) -> BaseDatabaseWrapper:

@@ -154,16 +154,18 @@ class Ledger:
 
     def _recorded(self, attempt: Attempt) -> None:
         self._forget(attempt)
-        if attempt.outcome is not None:
-            self.counts[attempt.outcome.status.value] += 1
-            if attempt.outcome.status is not JobStatus.DONE:
+        said = attempt.outcome
+        if said is not None:
+            self.counts[said.status.value] += 1
+            if said.status is not JobStatus.DONE:
                 journal.not_done(attempt)
 
     def _forget(self, attempt: Attempt) -> None:
         if self.held.pop(attempt.key, None) is not None and attempt.started is not None:
             self.begun += 1
         self._unrecorded.pop(attempt.key, None)
-        self._apart.pop(attempt.key, None)
+        if self._apart:
+            self._apart.pop(attempt.key, None)
         if attempt.begun_word is not None and self._shared is not None:
             self._shared.recorded(attempt.begun_word)
             attempt.begun_word = None

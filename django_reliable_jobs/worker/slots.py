@@ -175,7 +175,7 @@ class SlotPool:
     def begins(self, attempt: Attempt, definition: JobDefinition) -> bool:
         """From a slot's thread: may it call the handler? Otherwise somebody else sees to the attempt."""
         now = time.monotonic()
-        if now >= attempt.ask_at and attempt.outcome is None and attempt.stop_kind is None:
+        if now >= attempt.ask_at and attempt.is_open:
             self.doubtful.put((attempt, definition))
             self.report(attempt)  # undecided, which only wakes the engine
             return False
@@ -183,7 +183,7 @@ class SlotPool:
             self.occupied.discard(attempt)
             return False
         self.begun_at = now
-        if attempt.outcome is None and attempt.stop_kind is None:
+        if attempt.is_open:
             return True
         self.finished(attempt, UNBEGUN, settled=False)  # it was cancelled or lost before a slot had it
         return False
