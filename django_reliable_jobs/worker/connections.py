@@ -94,6 +94,8 @@ class Traces:
 
     def restore_wrappers(self, connection: BaseDatabaseWrapper) -> None:
         """Take off what the handler has left, and put back what it has taken off."""
+        if not connection.execute_wrappers and not self._installed and connection.vendor == "postgresql":
+            return
         ours = [] if connection.vendor == "postgresql" else [self]
         connection.execute_wrappers[:] = ours + self._installed.get(connection.alias, [])
 
@@ -145,7 +147,7 @@ def tidy(wrappers: list[BaseDatabaseWrapper], traces: Traces, *, tainted: bool =
     empties the query log. `tainted` closes all of them: a cancellation may have landed on any.
     """
     for index, connection in enumerate(wrappers):
-        if not _is_djangos_own(type(connection)):
+        if not _is_djangos_own(type(connection).__module__):
             wrappers[index] = _made_anew(connection, traces)
             continue
         traces.restore_wrappers(connection)
@@ -173,8 +175,8 @@ def tidy(wrappers: list[BaseDatabaseWrapper], traces: Traces, *, tainted: bool =
 
 
 @cache
-def _is_djangos_own(kind: type[BaseDatabaseWrapper]) -> bool:
-    return kind.__module__.startswith(_DJANGOS_OWN)
+def _is_djangos_own(module: str) -> bool:
+    return module.startswith(_DJANGOS_OWN)
 
 
 def _made_anew(connection: BaseDatabaseWrapper, traces: Traces) -> BaseDatabaseWrapper:
