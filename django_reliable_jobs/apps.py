@@ -15,13 +15,11 @@ class ReliableJobsConfig(AppConfig):
 
     def ready(self) -> None:
         # Importing them registers what they bring.
-        from django_reliable_jobs import (  # noqa: F401
-            checks,
-            enqueue,
-            migrate_checks,
-            registry,
-            schedule_checks,
-            token_checks,
-        )
+        from django_reliable_jobs import enqueue  # noqa: F401
+        from django_reliable_jobs.checks import deployment as checks  # noqa: F401
+        from django_reliable_jobs.checks import migrate as migrate_checks  # noqa: F401
+        from django_reliable_jobs.definitions import registry  # noqa: F401
+        from django_reliable_jobs.checks import schedules as schedule_checks  # noqa: F401
+        from django_reliable_jobs.checks import tokens as token_checks  # noqa: F401
 
         registry.autodiscover()

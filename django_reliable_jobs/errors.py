@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django_reliable_jobs.backoff import requested_delay
+from django_reliable_jobs.values.backoff import requested_delay
 
 
 class ReliableJobsError(Exception):

@@ -13,7 +13,7 @@ import factory
 from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from django_reliable_jobs.lease import Lease
+from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.models import Job, JobAttempt, JobCheckpoint, JobStatus, QueueState, Worker
 from django_reliable_jobs.store.tokens import fencing_tokens
 

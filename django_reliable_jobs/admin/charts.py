@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from django_reliable_jobs.operations.overview_schedules import RUNS, RunFigures, RunState
+from django_reliable_jobs.operations.overview.schedules import RUNS, RunFigures, RunState
 
 #: Units of the view box: a bar is three wide and stands four from the next.
 STEP, BAR, HEIGHT = 4, 3, 32

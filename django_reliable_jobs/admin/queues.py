@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from django_reliable_jobs import conf, control
 from django_reliable_jobs.admin.base import act, manages
 from django_reliable_jobs.admin.display import badge
-from django_reliable_jobs.admin.overview import PAGE, OverviewAdmin
+from django_reliable_jobs.admin.overview.page import PAGE, OverviewAdmin
 from django_reliable_jobs.admin.paging import Path
 from django_reliable_jobs.models import QueueState
 

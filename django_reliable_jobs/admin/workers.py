@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy
 from django_reliable_jobs import conf
 from django_reliable_jobs.admin.base import OperationsAdmin, manages
 from django_reliable_jobs.admin.display import badge
-from django_reliable_jobs.admin.overview_words import span
+from django_reliable_jobs.admin.overview.words import span
 from django_reliable_jobs.admin.paging import Path
 from django_reliable_jobs.models import Job, JobStatus, Worker
 

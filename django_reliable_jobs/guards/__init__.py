@@ -8,7 +8,7 @@ from django_reliable_jobs.guards.claims import aclaim_once, aclaim_period, claim
 from django_reliable_jobs.guards.decorators import guarded
 from django_reliable_jobs.guards.lease import GuardLease, current_lease
 from django_reliable_jobs.guards.locks import advisory_xact_lock
-from django_reliable_jobs.guards.rows import aclaim_rows, claim_rows
+from django_reliable_jobs.guards.claim_rows import aclaim_rows, claim_rows
 from django_reliable_jobs.guards.runs import GuardResult, arun_exclusive, arun_once, run_exclusive, run_once
 
 __all__ = [

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from django_reliable_jobs.definition import is_coroutine_function
+from django_reliable_jobs.definitions.job import is_coroutine_function
 from django_reliable_jobs.guards.claims import aclaim_once, aclaim_period, claim_once, claim_period
 from django_reliable_jobs.guards.runs import GuardResult, arun_exclusive, arun_once, run_exclusive, run_once
-from django_reliable_jobs.returned import awaited_here, refuse_unrun, to_the_end
+from django_reliable_jobs.running.returned import awaited_here, refuse_unrun, to_the_end
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_reliable_jobs.store.connections import cancel_query, cut
+from django_reliable_jobs.connections.own_connection import cancel_query, cut
 
 #: Seconds between two rounds; a statement is ended that much late.
 ROUND = 0.05

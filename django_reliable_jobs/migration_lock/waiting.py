@@ -9,7 +9,7 @@ from collections.abc import Callable
 from django.db import Error
 
 from django_reliable_jobs.errors import MigrationLockTimeout
-from django_reliable_jobs.migration_lock.backend import LockBackend, NoAnswer
+from django_reliable_jobs.migration_lock.databases.backend import LockBackend, NoAnswer
 from django_reliable_jobs.migration_lock.identity import Holder
 
 #: Seconds between two looks: the first pause, and the longest.

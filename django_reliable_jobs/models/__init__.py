@@ -9,7 +9,7 @@ from django_reliable_jobs.models.queue_state import QueueState
 from django_reliable_jobs.models.schedule import CronRun, CronSchedule, SchedulePause, ScheduleRelease
 from django_reliable_jobs.models.token_mark import TokenMark
 from django_reliable_jobs.models.worker import KnownNames, UnknownName, Worker
-from django_reliable_jobs.states import JobStatus
+from django_reliable_jobs.values.states import JobStatus
 
 __all__ = [
     "CronRun",

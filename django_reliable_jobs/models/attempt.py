@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from django_reliable_jobs.models.fields import MomentField
 from django_reliable_jobs.models.job import Job
 from django_reliable_jobs.models.managers import JobsManager
-from django_reliable_jobs.states import JobStatus
+from django_reliable_jobs.values.states import JobStatus
 
 
 class JobAttempt(models.Model):

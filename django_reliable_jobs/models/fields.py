@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.db import models
 
-from django_reliable_jobs.moments import CALENDAR, EARLIEST, LATEST, shown
+from django_reliable_jobs.values.moments import CALENDAR, EARLIEST, LATEST, shown
 
 if TYPE_CHECKING:
     DateTimeField = models.DateTimeField[Any, Any]

@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy as _
 from django_reliable_jobs import payload
 from django_reliable_jobs.models.fields import MomentField, PayloadField
 from django_reliable_jobs.models.managers import JobsManager
-from django_reliable_jobs.moments import CALENDAR
-from django_reliable_jobs.states import CLAIMABLE, FINISHED, UNFINISHED, JobStatus
+from django_reliable_jobs.values.moments import CALENDAR
+from django_reliable_jobs.values.states import CLAIMABLE, FINISHED, UNFINISHED, JobStatus
 
 _MOMENTS = (
     "run_at", "expires_at", "locked_until", "cancel_requested_at", "scheduled_for", "unknown_since", "created_at", "started_at",

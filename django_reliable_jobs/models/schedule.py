@@ -14,7 +14,7 @@ from django_reliable_jobs.models.fields import MomentField, PayloadField
 from django_reliable_jobs.models.job import Job
 from django_reliable_jobs.models.managers import JobsManager
 from django_reliable_jobs.schedules import Misfire, Overlap
-from django_reliable_jobs.states import JobStatus
+from django_reliable_jobs.values.states import JobStatus
 
 
 class CronSchedule(models.Model):

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from django_reliable_jobs.schedules.dst import Span, earliest_wall, latest_wall, spans
 from django_reliable_jobs.schedules.expression import Expression, parse_expression
 from django_reliable_jobs.schedules.timetable import Timetable
-from django_reliable_jobs.schedules.wall import DAY
+from django_reliable_jobs.schedules.wall_times import DAY
 from django_reliable_jobs.schedules.zones import FIRST, LAST, load_zone
 
 # How much of the calendar is looked at in one go.

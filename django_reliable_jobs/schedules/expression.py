@@ -9,7 +9,7 @@ from croniter import croniter
 
 from django_reliable_jobs.schedules.errors import ScheduleError
 from django_reliable_jobs.schedules.fields import DAY_OF_MONTH, FIELD_NAMES, FIELDS, Field, month_name
-from django_reliable_jobs.schedules.wall import WallPattern
+from django_reliable_jobs.schedules.wall_times import WallPattern
 
 #: `@hourly` has a star in its hour field, so it follows elapsed time; the others are fixed times.
 NICKNAMES = {

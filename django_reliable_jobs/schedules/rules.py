@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from django_reliable_jobs.durations import Duration, seconds
-from django_reliable_jobs.moments import CALENDAR, in_calendar
+from django_reliable_jobs.values.durations import Duration, seconds
+from django_reliable_jobs.values.moments import CALENDAR, in_calendar
 from django_reliable_jobs.schedules.errors import ScheduleError
 from django_reliable_jobs.schedules.timetable import seconds_of
 

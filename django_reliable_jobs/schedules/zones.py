@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from django_reliable_jobs.schedules.errors import ScheduleError
-from django_reliable_jobs.schedules.wall import DAY, FIRST_DAY, LAST_DAY
+from django_reliable_jobs.schedules.wall_times import DAY, FIRST_DAY, LAST_DAY
 
 #: The instants that may be asked for, in seconds since 1970-01-01 UTC.
 FIRST: Final = FIRST_DAY * DAY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django_reliable_jobs.errors import StaleToken
-from django_reliable_jobs.lease import LeaseKey
+from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.store.statements import run
 
 

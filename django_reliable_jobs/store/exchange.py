@@ -16,11 +16,11 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django_reliable_jobs import outcome
-from django_reliable_jobs.lease import Lease, LeaseKey
-from django_reliable_jobs.moments import EARLIEST
-from django_reliable_jobs.outcome import Outcome
-from django_reliable_jobs.states import JobStatus
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.lease import Lease, LeaseKey
+from django_reliable_jobs.values.moments import EARLIEST
+from django_reliable_jobs.values.outcome import Outcome
+from django_reliable_jobs.values.states import JobStatus
 from django_reliable_jobs.store.statements import Row, as_django, run, run_positional
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from django.db.models.functions import Coalesce
 
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.states import UNFINISHED
+from django_reliable_jobs.values.states import UNFINISHED
 from django_reliable_jobs.store.new_job import Call, NewJob
 from django_reliable_jobs.store.statements import run
 

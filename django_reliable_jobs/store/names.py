@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from django_reliable_jobs.registry import NamesKnown
+from django_reliable_jobs.definitions.registry import NamesKnown
 from django_reliable_jobs.store.statements import change, run
 
 #: Seconds without a reader after which a digest's names are taken away.

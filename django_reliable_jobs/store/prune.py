@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db.models.functions import Now
 
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.states import FINISHED, JobStatus
+from django_reliable_jobs.values.states import FINISHED, JobStatus
 from django_reliable_jobs.store import references
 from django_reliable_jobs.store.statements import change, run
 

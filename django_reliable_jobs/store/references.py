@@ -21,7 +21,7 @@ from django.db import IntegrityError, connections, router, transaction
 from django.db.models import DO_NOTHING, PROTECT, RESTRICT, Exists, ForeignKey, OuterRef, QuerySet, deletion
 
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.store.settle import bound_idle
+from django_reliable_jobs.store.settle_atomic import bound_idle
 from django_reliable_jobs.store.statements import run
 
 logger = logging.getLogger("django_reliable_jobs.store")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_reliable_jobs.lease import LeaseKey
+from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.store.statements import run_positional
 
 

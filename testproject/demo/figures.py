@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from django.db.models import Count, F, Max, Sum
 
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus
-from django_reliable_jobs.states import FINISHED, UNFINISHED
+from django_reliable_jobs.values.states import FINISHED, UNFINISHED
 from testproject.shop.models import Account, Import, Invoice, LedgerEntry, Product, StockMove
 
 

@@ -11,7 +11,7 @@ from django.db import OperationalError, connection
 
 from django_reliable_jobs import conf, control
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.states import CLAIMABLE
+from django_reliable_jobs.values.states import CLAIMABLE
 from testproject.demo import figures, site, traffic
 from testproject.demo.chaos import Chaos
 from testproject.demo.fleet import PODS, SLOTS, Fleet

@@ -13,9 +13,11 @@ from django.http import HttpResponse
 from django.test import Client
 
 from django_reliable_jobs import control
-from django_reliable_jobs.admin import actions, jobs_act, jobs_walk
+from django_reliable_jobs.admin import actions
+from django_reliable_jobs.admin.jobs import act as jobs_act
+from django_reliable_jobs.admin.jobs import all_matching as jobs_walk
 from django_reliable_jobs.models import CronRun, Job, JobAttempt
-from django_reliable_jobs.store import operator
+from django_reliable_jobs.store import control as operator
 from testproject.postgres import url_of
 from tests.admin.conftest import url
 from tests.factories import JobAttemptFactory, JobCheckpointFactory, JobFactory, ago

@@ -10,12 +10,12 @@ from django.contrib.admin.sites import AdminSite
 from django.test import Client
 from django.urls import reverse
 
-from django_reliable_jobs.admin import overview_problems
+from django_reliable_jobs.admin.overview import problems as overview_problems
 from django_reliable_jobs.admin.charts import columns, strip
-from django_reliable_jobs.admin.overview_words import count, percent, span
+from django_reliable_jobs.admin.overview.words import count, percent, span
 from django_reliable_jobs.models import CronRun, CronSchedule, Job, Worker
-from django_reliable_jobs.operations.overview_queues import Count
-from django_reliable_jobs.operations.overview_schedules import RunFigures
+from django_reliable_jobs.operations.overview.queues import Count
+from django_reliable_jobs.operations.overview.schedules import RunFigures
 from tests.admin.conftest import Staff, url
 from tests.factories import JobAttemptFactory, JobFactory, QueueStateFactory, WorkerFactory, ago
 from tests.schedules.tools import schedule
@@ -186,7 +186,7 @@ def test_a_site_without_some_pages_shows_no_links_to_them(root: Client, rf: obje
     from django.contrib.auth.models import User
     from django.test import RequestFactory
 
-    from django_reliable_jobs.admin.overview import SiteLinks
+    from django_reliable_jobs.admin.overview.page import SiteLinks
 
     request = RequestFactory().get("/")
     request.user = User.objects.get()

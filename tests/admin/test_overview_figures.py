@@ -12,10 +12,12 @@ from django.db import connection
 from django.utils import timezone
 
 from django_reliable_jobs.models import CronRun, CronSchedule, JobStatus
-from django_reliable_jobs.operations import overview_queues, overview_slices, reading
-from django_reliable_jobs.operations.overview import Overview, WorkerFigures, overview
-from django_reliable_jobs.operations.overview_queues import Count, QueueFigures
-from django_reliable_jobs.operations.overview_schedules import RunState
+from django_reliable_jobs.operations import reading
+from django_reliable_jobs.operations.overview import queues as overview_queues
+from django_reliable_jobs.operations.overview import slices as overview_slices
+from django_reliable_jobs.operations.overview.figures import Overview, WorkerFigures, overview
+from django_reliable_jobs.operations.overview.queues import Count, QueueFigures
+from django_reliable_jobs.operations.overview.schedules import RunState
 from tests.factories import JobAttemptFactory, JobFactory, QueueStateFactory, WorkerFactory, ago
 from tests.schedules.tools import schedule
 
@@ -77,7 +79,7 @@ def test_where_there_are_more_queues_and_priorities_than_are_looked_at_the_count
 
 
 def test_of_too_many_queues_the_busy_ones_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_reliable_jobs.operations.overview.MOST_QUEUES", 3)
+    monkeypatch.setattr("django_reliable_jobs.operations.overview.figures.MOST_QUEUES", 3)
     JobFactory(queue="m")
     JobFactory(queue="z", dead=True)
     found = overview(queues=["a", "b", "c"])

@@ -13,9 +13,9 @@ from django.test import Client, RequestFactory, override_settings
 from django.urls import reverse
 from django.utils import timezone
 
-from django_reliable_jobs.admin import jobs_walk
+from django_reliable_jobs.admin.jobs import all_matching as jobs_walk
 from django_reliable_jobs.models import CronRun, GuardClaim, Job, JobStatus, QueueState, Worker
-from django_reliable_jobs.worker.batch_size import BatchSize
+from django_reliable_jobs.values.batch_size import BatchSize
 from tests.admin.conftest import url
 from tests.database.poison import CHANGES, COLUMNS, MOMENTS, drop_the_constraint, poison
 from tests.factories import JobAttemptFactory, JobCheckpointFactory, JobFactory, QueueStateFactory, WorkerFactory, ago

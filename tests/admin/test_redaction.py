@@ -13,10 +13,12 @@ from django.test import RequestFactory
 from django.views.debug import SafeExceptionReporterFilter
 
 import django_reliable_jobs
-from django_reliable_jobs import AlreadyEnqueued, PayloadError, payload, redaction
-from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs import AlreadyEnqueued, PayloadError, payload
+from django_reliable_jobs.definitions import redaction
+from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.models import JobStatus
-from django_reliable_jobs.worker import executor, journal
+from django_reliable_jobs.worker.handlers import executor
+from django_reliable_jobs.worker import log
 from tests.factories import JobFactory, lease_of
 from tests.probes.jobs import echo, hides
 
@@ -90,7 +92,7 @@ def test_an_error_is_kept_and_logged_without_what_it_quotes(caplog: pytest.LogCa
     assert outcome.status is JobStatus.FAILED
     assert f"order 7: the card {HIDDEN} was refused" in outcome.error.message
     assert "raise ValueError" in outcome.error.traceback
-    journal.not_done(attempt)
+    log.not_done(attempt)
     for text in (outcome.error.message, outcome.error.traceback, caplog.text):
         assert CARD not in text
         assert "tok_secret" not in text

@@ -11,9 +11,10 @@ import pytest
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.test import Client
 
-from django_reliable_jobs import job, registry
+from django_reliable_jobs import job
+from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.models import CronRun, CronSchedule
-from django_reliable_jobs.schedule_control import save_schedule
+from django_reliable_jobs.control.schedules import save_schedule
 from tests.admin.conftest import Staff, url
 from tests.schedules.tools import schedule
 
@@ -168,7 +169,7 @@ def test_one_that_a_deploy_took_over_meanwhile_is_no_error_page(root: Client, mo
         CronSchedule.objects.update(source="probes")
         return real(*args, **kwargs)
 
-    monkeypatch.setattr("django_reliable_jobs.schedule_control.save_schedule", overtaken)
+    monkeypatch.setattr("django_reliable_jobs.control.schedules.save_schedule", overtaken)
     answer = root.post(url("change", row.pk, model="cronschedule"), FORM, follow=True)
     assert "defined by the code" in text_of(answer)
 

@@ -12,7 +12,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.utils import timezone
 
-from django_reliable_jobs.admin.schedules_preview import preview
+from django_reliable_jobs.admin.schedules.preview import preview
 from django_reliable_jobs.models import CronRun, CronSchedule, Job
 from tests.admin.conftest import Staff, url
 from tests.admin.test_schedules import FORM

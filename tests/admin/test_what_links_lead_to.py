@@ -12,7 +12,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from django_reliable_jobs.admin import jobs_act, jobs_walk, paging
+from django_reliable_jobs.admin import paging
+from django_reliable_jobs.admin.jobs import act as jobs_act
+from django_reliable_jobs.admin.jobs import all_matching as jobs_walk
 from django_reliable_jobs.models import Job
 from tests.admin.conftest import url
 from tests.factories import JobAttemptFactory, JobFactory, ago
@@ -223,8 +225,8 @@ def test_a_field_of_a_foreign_key_finds_what_is_asked(root: Client) -> None:
 
 
 def test_such_a_field_looks_at_the_newest_jobs_only(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_reliable_jobs.admin.jobs.SEARCHED", 300)
-    monkeypatch.setattr("django_reliable_jobs.admin.jobs.WINDOW", 300)
+    monkeypatch.setattr("django_reliable_jobs.admin.jobs.changelist.SEARCHED", 300)
+    monkeypatch.setattr("django_reliable_jobs.admin.jobs.changelist.WINDOW", 300)
     old = JobFactory(args=["Nguyen"])
     backlog("aaa", 5000)
     new = JobFactory(args=["Nguyen"])

@@ -48,7 +48,7 @@ SELECT minute FROM generate_series((SELECT min(scheduled_for) FROM taken), (SELE
 """
 SCHEDULE = "in a zone that not every host knows"
 MAKE_SCHEDULE = f"""
-from django_reliable_jobs.schedule_control import save_schedule
+from django_reliable_jobs.control.schedules import save_schedule
 save_schedule({SCHEDULE!r}, "workload.scheduled", "* * * * *", timezone="America/New_York")
 """
 

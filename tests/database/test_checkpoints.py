@@ -9,8 +9,8 @@ from django.db import transaction
 from pytest_django import DjangoAssertNumQueries
 
 from django_reliable_jobs import PayloadError, StaleToken
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.context import JobContext
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.running.context import JobContext
 from django_reliable_jobs.models import Job, JobCheckpoint
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from tests.factories import JobFactory, lease_of, next_token

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store import exchange as one_statement
 from django_reliable_jobs.store.exchange import BEGINNING, Pair, Wish
-from django_reliable_jobs.worker.claiming import Claiming
+from django_reliable_jobs.worker.leases.claim_plan import Claiming
 from django_reliable_jobs.worker.options import QueueFilter
 from tests.database.conftest import Exchange
 from tests.factories import JobFactory, QueueStateFactory, ago, next_token

@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.store import discover as looking
-from django_reliable_jobs.store.discover import Look, discover, look
+from django_reliable_jobs.store import queues_with_work as looking
+from django_reliable_jobs.store.queues_with_work import Look, discover, look
 from django_reliable_jobs.store.exchange import Exchanged, Pair, Wish, exchange
-from django_reliable_jobs.worker import claiming as where
-from django_reliable_jobs.worker.claiming import PLACES, Claiming
+from django_reliable_jobs.worker.leases import claim_plan as where
+from django_reliable_jobs.worker.leases.claim_plan import PLACES, Claiming
 from django_reliable_jobs.worker.options import QueueFilter
 from tests.database.conftest import Exchange
 from tests.factories import JobFactory, QueueStateFactory, ago

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from django_reliable_jobs import control
-from django_reliable_jobs.backoff import Backoff
+from django_reliable_jobs.values.backoff import Backoff
 from django_reliable_jobs.models import Job, JobAttempt, JobCheckpoint, QueueState
 from django_reliable_jobs.store.exchange import Pair, Wish, exchange
 from django_reliable_jobs.store.heartbeat import Held, heartbeat

@@ -14,7 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_reliable_jobs import control, schedule_control
+from django_reliable_jobs import control
+from django_reliable_jobs.control import schedules as schedule_control
 from django_reliable_jobs.control import Report
 from django_reliable_jobs.models import CronSchedule, Job, JobAttempt, QueueState
 from tests.factories import JobAttemptFactory, JobFactory, QueueStateFactory

@@ -12,7 +12,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from django_reliable_jobs import AlreadyEnqueued, StaleToken, job
-from django_reliable_jobs.lease import LeaseKey
+from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.store import checkpoint
 from django_reliable_jobs.store.reap import expire

@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.store.preparing import USED_TO
+from django_reliable_jobs.store.prepared_insert import USED_TO
 from testproject.pgbouncer import PgBouncer
 from testproject.postgres import EmbeddedPostgres
 from tests.probes.jobs import noop

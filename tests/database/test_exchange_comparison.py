@@ -13,9 +13,9 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_reliable_jobs import outcome
+from django_reliable_jobs.values import outcome
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus, QueueState
-from django_reliable_jobs.outcome import ErrorRecord, Outcome
+from django_reliable_jobs.values.outcome import ErrorRecord, Outcome
 from django_reliable_jobs.store.exchange import BEGINNING, Exchanged, Offer, Pair, Wish
 from tests.database.conftest import IMPLEMENTATIONS, light
 from tests.factories import lease_of

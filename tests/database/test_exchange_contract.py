@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from django_reliable_jobs import outcome
-from django_reliable_jobs.backoff import Backoff
-from django_reliable_jobs.lease import LeaseKey
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.backoff import Backoff
+from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus
-from django_reliable_jobs.outcome import ErrorRecord, Outcome
+from django_reliable_jobs.values.outcome import ErrorRecord, Outcome
 from django_reliable_jobs.store.exchange import Offer, Pair, Standing, Wish, standings
 from django_reliable_jobs.store.reap import reap
 from tests.database.conftest import Exchange

@@ -12,7 +12,7 @@ from django.db import IntegrityError, connection
 from django.test import override_settings
 
 from django_reliable_jobs import Retry, Snooze
-from django_reliable_jobs.durations import MAX_SECONDS
+from django_reliable_jobs.values.durations import MAX_SECONDS
 from django_reliable_jobs.models import Job
 from tests.probes import jobs as probes
 

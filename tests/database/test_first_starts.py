@@ -8,10 +8,11 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from django_reliable_jobs import control, outcome
-from django_reliable_jobs.backoff import Backoff
+from django_reliable_jobs import control
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.backoff import Backoff
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.outcome import ErrorRecord, Outcome
+from django_reliable_jobs.values.outcome import ErrorRecord, Outcome
 from django_reliable_jobs.store.exchange import Offer, Pair, Wish
 from django_reliable_jobs.store.reap import expire, reap, release_unheld
 from tests.database.conftest import Exchange

@@ -9,13 +9,13 @@ from uuid import uuid4
 import pytest
 from django.db import DatabaseError, OperationalError, connection, transaction
 
-from django_reliable_jobs import outcome
-from django_reliable_jobs.outcome import ErrorRecord
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.outcome import ErrorRecord
 from django_reliable_jobs.store import portable
-from django_reliable_jobs.store.connections import own_connection
+from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.store.exchange import Offer, Wish, exchange
-from django_reliable_jobs.store.settle import settle
-from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.store.settle_atomic import settle
+from django_reliable_jobs.worker.statement_deadline import Patience
 from tests.factories import JobFactory, lease_of
 from tests.processes.fleet import wait_until
 from tests.processes.look import sql

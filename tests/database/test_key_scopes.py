@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from django_reliable_jobs import control
-from django_reliable_jobs.admin.jobs_paths import exact
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.admin.jobs.paths import exact
+from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import AlreadyEnqueued, ReliableJobsError
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.store import key_holders, operator
+from django_reliable_jobs.store import key_holders
+from django_reliable_jobs.store import control as operator
 from tests.factories import JobFactory, ago
 from tests.probes.jobs import echo, noop
 from tests.races.sessions import fetch

@@ -10,15 +10,15 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from django_reliable_jobs import outcome
-from django_reliable_jobs.backoff import Backoff
-from django_reliable_jobs.lease import LeaseKey
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.backoff import Backoff
+from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.models import Job, JobAttempt
-from django_reliable_jobs.store.discover import discover
+from django_reliable_jobs.store.queues_with_work import discover
 from django_reliable_jobs.store.exchange import Offer
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.reap import expire, reap, release_unheld
-from django_reliable_jobs.store.settle import settle
+from django_reliable_jobs.store.settle_atomic import settle
 from tests.database.test_exchange_contract import OUTCOMES
 from tests.factories import JobFactory, QueueStateFactory, ago, lease_of, next_token
 from tests.races.sessions import Session, fetch, impatient

@@ -11,12 +11,12 @@ import pytest
 from django.db import connection, transaction
 from pytest_django import DjangoDbBlocker
 
-from django_reliable_jobs import outcome
-from django_reliable_jobs.backoff import Backoff
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.backoff import Backoff
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.states import UNFINISHED
+from django_reliable_jobs.values.states import UNFINISHED
 from django_reliable_jobs.store import statements
-from django_reliable_jobs.store.discover import discover
+from django_reliable_jobs.store.queues_with_work import discover
 from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange, standings
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.insert import insert
@@ -24,7 +24,7 @@ from django_reliable_jobs.store.key_holders import expire_holders, jobs_of
 from django_reliable_jobs.store.new_job import Call, NewJob
 from django_reliable_jobs.store.prune import prune
 from django_reliable_jobs.store.reap import expire, reap, release_unheld
-from django_reliable_jobs.worker.claiming import Claiming
+from django_reliable_jobs.worker.leases.claim_plan import Claiming
 from django_reliable_jobs.worker.options import QueueFilter
 from tests.factories import lease_of
 from tests.races.sessions import fetch
@@ -159,7 +159,7 @@ def test_a_claim_does_not_walk_what_was_just_claimed(
     explained: dict[str, Seen], settles: bool, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D13: a bulk enqueue of one time, and an open snapshot (here this test's transaction) that keeps dead entries."""
-    monkeypatch.setattr("django_reliable_jobs.worker.claiming.SMALL", READY)
+    monkeypatch.setattr("django_reliable_jobs.worker.leases.claim_plan.SMALL", READY)
     claiming = Claiming(QueueFilter(), 1.0)
     claiming.told("default", 0)
     walked = []

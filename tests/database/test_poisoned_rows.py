@@ -10,12 +10,14 @@ from django.db import connection
 from django.db.models import Max
 from django.test import override_settings
 
-from django_reliable_jobs import conf, outcome
+from django_reliable_jobs import conf
+from django_reliable_jobs.values import outcome
 from django_reliable_jobs.models import CronRun, Job, JobAttempt, JobStatus, Worker
-from django_reliable_jobs.operations.overview import overview
-from django_reliable_jobs.outcome import ErrorRecord
-from django_reliable_jobs.store import presence, reap
-from django_reliable_jobs.store.discover import discover
+from django_reliable_jobs.operations.overview.figures import overview
+from django_reliable_jobs.values.outcome import ErrorRecord
+from django_reliable_jobs.store import reap
+from django_reliable_jobs.store import worker_row as presence
+from django_reliable_jobs.store.queues_with_work import discover
 from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish, exchange, standings
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.prune import prune, prune_runs

@@ -12,12 +12,12 @@ from django.db import OperationalError, connection, connections
 from django.utils import timezone
 
 from django_reliable_jobs.models import CronRun, Job, JobAttempt
-from django_reliable_jobs.store.connections import cancel_query, own_connection
+from django_reliable_jobs.connections.own_connection import cancel_query, own_connection
 from django_reliable_jobs.store.prune import LOOKED_AT, prune_attempts
-from django_reliable_jobs.worker import pruning as pruning_module
-from django_reliable_jobs.worker.batch_size import BatchSize
-from django_reliable_jobs.worker.patience import Patience
-from django_reliable_jobs.worker.pruning import Pruning
+from django_reliable_jobs.worker.maintenance import pruning as pruning_module
+from django_reliable_jobs.values.batch_size import BatchSize
+from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.maintenance.pruning import Pruning
 from tests.factories import JobAttemptFactory, JobFactory, ago
 from tests.processes.fleet import wait_until
 

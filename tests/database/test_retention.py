@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_reliable_jobs.models import Job, JobAttempt, JobCheckpoint, JobStatus, Worker
-from django_reliable_jobs.store import presence
+from django_reliable_jobs.store import worker_row as presence
 from django_reliable_jobs.store.prune import prune
 from tests.factories import JobAttemptFactory, JobCheckpointFactory, JobFactory, WorkerFactory, ago
 from tests.races.sessions import Session, impatient

@@ -16,15 +16,16 @@ from django.db import connection, connections, transaction
 from django.db.models import Model
 from psycopg import sql
 
-from django_reliable_jobs import control, outcome
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.backoff import Backoff
-from django_reliable_jobs.context import JobContext
-from django_reliable_jobs.lease import Lease
+from django_reliable_jobs import control
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.values.backoff import Backoff
+from django_reliable_jobs.running.context import JobContext
+from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.models import Job, JobAttempt, JobCheckpoint, JobStatus, QueueState
-from django_reliable_jobs.outcome import ErrorRecord
+from django_reliable_jobs.values.outcome import ErrorRecord
 from django_reliable_jobs.store import portable
-from django_reliable_jobs.store.discover import discover
+from django_reliable_jobs.store.queues_with_work import discover
 from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.prune import prune

@@ -11,13 +11,13 @@ import pytest
 from django.core.checks import run_checks
 from django.db import DatabaseError, connection, connections, transaction
 
-from django_reliable_jobs import outcome
+from django_reliable_jobs.values import outcome
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus, TokenMark
-from django_reliable_jobs.outcome import ErrorRecord
+from django_reliable_jobs.values.outcome import ErrorRecord
 from django_reliable_jobs.store import tokens
 from django_reliable_jobs.store.exchange import Offer, Pair, Standing, Wish, exchange, standings
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
-from django_reliable_jobs.store.settle import settle
+from django_reliable_jobs.store.settle_atomic import settle
 from django_reliable_jobs.store.tokens import MARGIN, behind, fencing_tokens, raise_mark, raise_sequence
 from tests.factories import JobAttemptFactory, JobFactory, ago, lease_of
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_reliable_jobs import registry
+from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.models import Job, JobAttempt, KnownNames, UnknownName, Worker
-from django_reliable_jobs.registry import NamesKnown
+from django_reliable_jobs.definitions.registry import NamesKnown
 from django_reliable_jobs.store import names
-from django_reliable_jobs.store.discover import Work
+from django_reliable_jobs.store.queues_with_work import Work
 from django_reliable_jobs.store.exchange import BEGINNING, Exchanged, Pair, Wish
-from django_reliable_jobs.worker import unknown_names
-from django_reliable_jobs.worker.unknown_names import DEAR, MOST, PAUSE, NameJudge, UnknownNames
+from django_reliable_jobs.worker.leases import unknown_names
+from django_reliable_jobs.worker.leases.unknown_names import DEAR, MOST, PAUSE, NameJudge, UnknownNames
 from tests.factories import JobFactory, WorkerFactory, ago
 from tests.processes.look import sql
 from tests.races.sessions import Session

@@ -128,7 +128,8 @@ def hold(verb: str, key: str, ttl: float) -> None:
 
 def late(verb: str, key: str) -> None:
     """Stop between what is computed and what is sent, as a long pause does (G01)."""
-    from django_reliable_jobs.guards import asking, claim_once, claim_period
+    from django_reliable_jobs.guards import claim_once, claim_period
+    from django_reliable_jobs.guards import guard as asking
 
     ask = asking.Guard.acquire
 

@@ -17,8 +17,8 @@ from django.conf import settings
 from django.db import connections
 from pytest_django import DjangoDbBlocker
 
-from django_reliable_jobs.guards import asking
-from django_reliable_jobs.guards.helpers import HELPER, Helpers
+from django_reliable_jobs.guards import guard as asking
+from django_reliable_jobs.guards.store_threads import HELPER, Helpers
 from django_reliable_jobs.models import Fence, GuardClaim, Job
 from testproject.pgbouncer import PgBouncer
 from testproject.postgres import PROJECT_ROOT, EmbeddedPostgres, url_of

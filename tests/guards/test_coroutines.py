@@ -10,7 +10,7 @@ from asgiref.sync import sync_to_async
 
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.guards import GuardResult, arun_exclusive, arun_once, current_lease, run_exclusive
-from django_reliable_jobs.guards.asking import Guard
+from django_reliable_jobs.guards.guard import Guard
 from tests.guards.conftest import run
 
 LONG = 10 * 365 * 86_400

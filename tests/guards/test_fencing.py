@@ -10,8 +10,8 @@ from django.db.models import F
 from django.db.transaction import TransactionManagementError
 
 from django_reliable_jobs import StaleToken
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.context import JobContext, run_in_context
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.running.context import JobContext, run_in_context
 from django_reliable_jobs.fencing import fence
 from django_reliable_jobs.guards import advisory_xact_lock
 from django_reliable_jobs.models import Fence

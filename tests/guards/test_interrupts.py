@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.context import JobContext, run_in_context
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.running.context import JobContext, run_in_context
 from django_reliable_jobs.errors import DeadlineExceeded, LeaseLost
 from django_reliable_jobs.guards import runs
 from django_reliable_jobs.guards.lease import GuardLease, current_lease
-from django_reliable_jobs.lease import Lease
-from django_reliable_jobs.stopping import Target
+from django_reliable_jobs.values.lease import Lease
+from django_reliable_jobs.running.interrupt import Target
 
 ROUNDS = 500
 

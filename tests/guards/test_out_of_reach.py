@@ -15,8 +15,9 @@ import pytest
 from django.db import connection, connections
 
 from django_reliable_jobs.errors import GuardUnavailable, LeaseLost
-from django_reliable_jobs.guards import asking, claim_once, claim_period, current_lease, run_exclusive, run_once
-from django_reliable_jobs.guards.stores import current_store
+from django_reliable_jobs.guards import claim_once, claim_period, current_lease, run_exclusive, run_once
+from django_reliable_jobs.guards import guard as asking
+from django_reliable_jobs.guards.protocol import current_store
 from testproject.pgbouncer import PgBouncer
 from testproject.postgres import EmbeddedPostgres
 from tests.chaos.proxy import Proxy

@@ -9,7 +9,8 @@ import pytest
 from django.db import connections, transaction
 from django.db.models.functions import Now
 
-from django_reliable_jobs.guards import asking, claim_once, claim_period, run_once
+from django_reliable_jobs.guards import claim_once, claim_period, run_once
+from django_reliable_jobs.guards import guard as asking
 from django_reliable_jobs.models import GuardClaim
 from django_reliable_jobs.store.guards import PRUNE_AGE, prune
 from tests.races.sessions import Session, wait_until

@@ -11,7 +11,7 @@ from django.db import connections, transaction
 
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.guards import GuardResult, current_lease, run_exclusive, run_once
-from django_reliable_jobs.guards.asking import Guard
+from django_reliable_jobs.guards.guard import Guard
 from django_reliable_jobs.guards.lease import GuardLease
 from django_reliable_jobs.models import GuardClaim
 from tests.guards.app.models import Entry

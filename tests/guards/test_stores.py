@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from django_reliable_jobs import checks
+from django_reliable_jobs.checks import deployment as checks
 from django_reliable_jobs.guards import claim_once
 from django_reliable_jobs.guards.null import NullStore
-from django_reliable_jobs.guards.stores import current_store
+from django_reliable_jobs.guards.protocol import current_store
 from tests.guards.conftest import NULL, REDIS, Configure
 
 HERE = "tests.guards.test_stores"

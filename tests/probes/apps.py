@@ -2,7 +2,7 @@ import os
 
 from django.apps import AppConfig
 
-from django_reliable_jobs import scheduling
+from django_reliable_jobs.definitions import schedule as scheduling
 
 
 class ProbesConfig(AppConfig):
@@ -19,6 +19,7 @@ class ProbesConfig(AppConfig):
 
 def hold_ahead_for_long() -> None:
     """In this process jobs are claimed ahead, and held, for as long as a test needs; otherwise a second at most."""
-    from django_reliable_jobs.worker import engine, waiting
+    from django_reliable_jobs.worker.leases import engine
+    from django_reliable_jobs.worker.leases import waiting
 
     waiting.HOLD = engine.STALLED = 3600.0

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from django_reliable_jobs import control
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.models import Job, JobCheckpoint, JobStatus
 from tests.probes import jobs as probes
 from tests.probes.models import Mark

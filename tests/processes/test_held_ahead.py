@@ -9,7 +9,7 @@ import pytest
 
 from django_reliable_jobs import control
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.worker.waiting import FRESH
+from django_reliable_jobs.worker.leases.waiting import FRESH
 from tests.probes import jobs
 from tests.probes.models import Mark
 from tests.processes import look

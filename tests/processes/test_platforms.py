@@ -37,7 +37,7 @@ import os, threading, time, uuid
 import django
 django.setup()
 from django_reliable_jobs.worker.options import WorkerOptions
-from django_reliable_jobs.worker.process import WorkerProcess
+from django_reliable_jobs.worker.processes.process import WorkerProcess
 worker = WorkerProcess(WorkerOptions(slots=2), uuid.uuid4())
 codes = []
 def run():
@@ -59,7 +59,7 @@ import signal
 before = {number: signal.getsignal(number) for number in signal.valid_signals()}
 import django
 django.setup()
-import django_reliable_jobs.worker.supervisor, django_reliable_jobs.worker.reload, django_reliable_jobs.worker.child
+import django_reliable_jobs.worker.processes.supervisor, django_reliable_jobs.worker.processes.reload, django_reliable_jobs.worker.handlers.job_child
 import threading
 assert threading.active_count() == 1
 assert {number: signal.getsignal(number) for number in signal.valid_signals()} == before

@@ -20,7 +20,7 @@ from django_reliable_jobs import guards
 from django_reliable_jobs.errors import AlreadyEnqueued
 from django_reliable_jobs.fencing import fence
 from django_reliable_jobs.models import Job, Worker
-from django_reliable_jobs.schedule_control import save_schedule
+from django_reliable_jobs.control.schedules import save_schedule
 from django_reliable_jobs.store import privileges
 from django_reliable_jobs.store.tokens import fencing_tokens
 from testproject.postgres import PROJECT_ROOT, url_of

@@ -13,7 +13,7 @@ import time
 import psutil
 import pytest
 
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.models import Job, JobStatus, Worker
 from tests.probes import jobs as probes
 from tests.probes.models import Mark

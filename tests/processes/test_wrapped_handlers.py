@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django_reliable_jobs import control
 from django_reliable_jobs.errors import NotRun
 from django_reliable_jobs.models import GuardClaim, JobStatus
-from django_reliable_jobs.schedule_control import delete_schedule, save_schedule
+from django_reliable_jobs.control.schedules import delete_schedule, save_schedule
 from tests.probes import wrapped
 from tests.probes.models import Mark
 from tests.processes.fleet import Fleet, JobWorker

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 import pytest
 
-from django_reliable_jobs import outcome
-from django_reliable_jobs.backoff import Backoff
-from django_reliable_jobs.lease import Lease, LeaseKey
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.backoff import Backoff
+from django_reliable_jobs.values.lease import Lease, LeaseKey
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Standing, Wish, exchange, standings
 from django_reliable_jobs.store.heartbeat import Held, heartbeat

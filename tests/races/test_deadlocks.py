@@ -12,18 +12,20 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import transaction
 
-from django_reliable_jobs import StaleToken, control, outcome
-from django_reliable_jobs.backoff import Backoff
-from django_reliable_jobs.lease import Lease
+from django_reliable_jobs import StaleToken, control
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.backoff import Backoff
+from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.outcome import ErrorRecord
-from django_reliable_jobs.store import checkpoint, operator
+from django_reliable_jobs.values.outcome import ErrorRecord
+from django_reliable_jobs.store import checkpoint
+from django_reliable_jobs.store import control as operator
 from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.key_holders import expire_holders
 from django_reliable_jobs.store.prune import prune
 from django_reliable_jobs.store.reap import expire, reap, release_unheld
-from django_reliable_jobs.store.settle import settle
+from django_reliable_jobs.store.settle_atomic import settle
 from tests.factories import JobFactory, ago, lease_of
 from tests.probes.jobs import noop
 from tests.races.sessions import PATIENCE, Session, fetch, impatient, together

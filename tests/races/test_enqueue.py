@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from django_reliable_jobs import AlreadyEnqueued, control, outcome
+from django_reliable_jobs import AlreadyEnqueued, control
+from django_reliable_jobs.values import outcome
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store import insert
 from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange
@@ -259,7 +260,7 @@ def test_a_retry_whose_holder_finishes_in_between_goes_through(
             Job.objects.filter(pk=holder.pk).update(status="DONE")
 
     monkeypatch.setattr(
-        "django_reliable_jobs.store.operator.transaction.atomic", lambda using: Late(using, True, False)
+        "django_reliable_jobs.store.control.transaction.atomic", lambda using: Late(using, True, False)
     )
     report = control.retry(dead.pk)
     monkeypatch.setattr(transaction, "atomic", atomic)

@@ -15,9 +15,10 @@ from django.db.models import F, QuerySet
 
 from django_reliable_jobs import control
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.worker import engine, waiting
+from django_reliable_jobs.worker.leases import engine
+from django_reliable_jobs.worker.leases import waiting
 from django_reliable_jobs.worker.options import WorkerOptions
-from django_reliable_jobs.worker.process import WorkerProcess
+from django_reliable_jobs.worker.processes.process import WorkerProcess
 from tests.probes import jobs
 from tests.probes.models import Mark
 from tests.races.sessions import PATIENCE, wait_until
@@ -36,7 +37,7 @@ def worker(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPro
     made = WorkerProcess(WorkerOptions(slots=1), uuid4())
     thread = threading.Thread(target=made.run)
     monkeypatch.setattr(
-        "django_reliable_jobs.worker.engine.STALLED", 3600.0
+        "django_reliable_jobs.worker.leases.engine.STALLED", 3600.0
     )  # a slow machine takes long to claim ahead
     thread.start()
     try:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_reliable_jobs import control
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.models import Job
 from tests.factories import EchoFactory, JobCheckpointFactory
 from tests.probes.jobs import echo, noop

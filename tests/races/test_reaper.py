@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from django_reliable_jobs import control, outcome
-from django_reliable_jobs.backoff import Backoff
+from django_reliable_jobs import control
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.backoff import Backoff
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus
 from django_reliable_jobs.store.exchange import Offer, Standing, Wish, exchange, standings
 from django_reliable_jobs.store.heartbeat import Held, heartbeat

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connection
 
-from django_reliable_jobs import scheduling
+from django_reliable_jobs.definitions import schedule as scheduling
 from tests.processes.conftest import fleet  # noqa: F401 - a fixture
 from tests.races.sessions import Session, impatient
 from tests.schedules.clock import SEARCH_PATH, DatabaseClock, utc

@@ -9,8 +9,8 @@ from django.db import connection
 
 from django_reliable_jobs import job
 from django_reliable_jobs.models import CronSchedule, Job
-from django_reliable_jobs.schedule_control import run_schedule
-from django_reliable_jobs.scheduling import cron
+from django_reliable_jobs.control.schedules import run_schedule
+from django_reliable_jobs.definitions.schedule import cron
 from tests.schedules.clock import DatabaseClock, utc
 from tests.schedules.tools import fired, row, schedule, sql, tick, worker
 

@@ -12,15 +12,17 @@ import pytest
 from django.db import OperationalError, connection, connections, transaction
 from psycopg import ClientCursor
 
-from django_reliable_jobs import job, registry
+from django_reliable_jobs import job
+from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.models import CronRun, Job
-from django_reliable_jobs.schedule_control import backfill
-from django_reliable_jobs.schedule_jobs import MOST_RUNS, runs_with_jobs
-from django_reliable_jobs.store import schedule_due, statements
-from django_reliable_jobs.store import schedules as store
-from django_reliable_jobs.store.connections import own_connection
-from django_reliable_jobs.store.schedules import Fired, Firing
-from django_reliable_jobs.worker import scheduler as scheduler_module
+from django_reliable_jobs.control.schedules import backfill
+from django_reliable_jobs.firing.runs import MOST_RUNS, runs_with_jobs
+from django_reliable_jobs.store import statements
+from django_reliable_jobs.store.schedules import due as schedule_due
+from django_reliable_jobs.store.schedules import fire as store
+from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.store.schedules.fire import Fired, Firing
+from django_reliable_jobs.worker.maintenance import scheduler as scheduler_module
 from tests.processes.fleet import wait_until
 from tests.races.sessions import Session
 from tests.schedules.clock import SEARCH_PATH, DatabaseClock, utc

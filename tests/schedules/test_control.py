@@ -11,7 +11,7 @@ from django.db import transaction
 
 from django_reliable_jobs import AlreadyEnqueued, PayloadError, ReliableJobsError, UnknownJob, job
 from django_reliable_jobs.models import CronRun, CronSchedule, Job
-from django_reliable_jobs.schedule_control import (
+from django_reliable_jobs.control.schedules import (
     ScheduleOwnedByCode,
     UnknownSchedule,
     backfill,

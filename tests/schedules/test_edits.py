@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_reliable_jobs.models import CronSchedule
-from django_reliable_jobs.schedule_control import delete_schedule, pause_schedule, resume_schedule
+from django_reliable_jobs.control.schedules import delete_schedule, pause_schedule, resume_schedule
 from tests.schedules.clock import DatabaseClock, utc
 from tests.schedules.tools import fired, job_of, outcomes, row, runs, schedule, set_status, tick
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.schedule_control import resume_schedule
+from django_reliable_jobs.control.schedules import resume_schedule
 from django_reliable_jobs.store.prune import prune
 from tests.schedules.clock import DatabaseClock
 from tests.schedules.tools import fired, outcomes, row, schedule, set_status, tick

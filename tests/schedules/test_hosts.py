@@ -8,8 +8,8 @@ import pytest
 
 from django_reliable_jobs.models import CronSchedule, KnownNames, Worker
 from django_reliable_jobs.schedules import ScheduleError, Timetable
-from django_reliable_jobs.worker import firing
-from django_reliable_jobs.worker.scheduler import ALIVE, Scheduler
+from django_reliable_jobs.firing import plan as firing
+from django_reliable_jobs.worker.maintenance.scheduler import ALIVE, Scheduler
 from tests.factories import WorkerFactory
 from tests.schedules.clock import DatabaseClock, utc
 from tests.schedules.tools import NOOP, fired, row, schedule, sql, tick, worker

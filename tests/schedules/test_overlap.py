@@ -10,7 +10,7 @@ from django_reliable_jobs import job
 from django_reliable_jobs.errors import JobConfigurationError
 from django_reliable_jobs.models import CronRun, Job
 from django_reliable_jobs.schedules import ScheduleError
-from django_reliable_jobs.scheduling import cron
+from django_reliable_jobs.definitions.schedule import cron
 from tests.factories import JobFactory, ago
 from tests.schedules.clock import DatabaseClock, utc
 from tests.schedules.tools import fired, job_of, outcomes, row, runs, schedule, set_status, tick

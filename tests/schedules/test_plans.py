@@ -13,12 +13,13 @@ import pytest
 from django.db import connection, connections, transaction
 from pytest_django import DjangoDbBlocker
 
-from django_reliable_jobs import registry
+from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.models import CronRun, Job, JobStatus
-from django_reliable_jobs.store import schedule_due, statements
-from django_reliable_jobs.store.connections import own_connection
+from django_reliable_jobs.store import statements
+from django_reliable_jobs.store.schedules import due as schedule_due
+from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.store.prune import prune, prune_runs
-from django_reliable_jobs.worker.scheduler import Scheduler
+from django_reliable_jobs.worker.maintenance.scheduler import Scheduler
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 

@@ -1,4 +1,4 @@
-"""Every interleaving that `store/schedules.py` names: whatever happens between the plan and the fire, once is once."""
+"""Every interleaving that `store/schedules/fire.py` names: whatever happens between the plan and the fire, once is once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from uuid import uuid4
 import pytest
 from django.db import OperationalError, connections
 
-from django_reliable_jobs import job, registry
+from django_reliable_jobs import job
+from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.models import CronRun, CronSchedule, Job
-from django_reliable_jobs.schedule_control import delete_schedule, pause_schedule, resume_schedule, run_schedule
-from django_reliable_jobs.store import schedule_due, statements
-from django_reliable_jobs.store import schedules as store
-from django_reliable_jobs.store.schedules import Fired, Firing
-from django_reliable_jobs.worker.firing import plan_firing
+from django_reliable_jobs.control.schedules import delete_schedule, pause_schedule, resume_schedule, run_schedule
+from django_reliable_jobs.store import statements
+from django_reliable_jobs.store.schedules import due as schedule_due
+from django_reliable_jobs.store.schedules import fire as store
+from django_reliable_jobs.store.schedules.fire import Fired, Firing
+from django_reliable_jobs.firing.plan import plan_firing
 from tests.races.sessions import Session, together
 from tests.schedules.clock import SEARCH_PATH, DatabaseClock, utc
 from tests.schedules.tools import NOOP, fired, job_of, outcomes, row, runs, schedule, set_status, sql, tick, worker

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_reliable_jobs import JobConfigurationError, JobContext, job, scheduling
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.context import invocation
-from django_reliable_jobs.definition import JobDefinition
-from django_reliable_jobs.lease import Lease
-from django_reliable_jobs.scheduling import cron, every
+from django_reliable_jobs import JobConfigurationError, JobContext, job
+from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.running.context import invocation
+from django_reliable_jobs.definitions.job import JobDefinition
+from django_reliable_jobs.values.lease import Lease
+from django_reliable_jobs.definitions.schedule import cron, every
 from tests.schedules.clock import utc
 
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pytest
 from django.test.utils import override_settings
 
-from django_reliable_jobs.schedule_control import UnknownSchedule, pause_schedule, resume_schedule, save_schedule
-from django_reliable_jobs.worker import schedule_sync
-from django_reliable_jobs.worker.schedule_sync import ALIVE, EVERY
+from django_reliable_jobs.control.schedules import UnknownSchedule, pause_schedule, resume_schedule, save_schedule
+from django_reliable_jobs.worker.maintenance import schedule_sync
+from django_reliable_jobs.worker.maintenance.schedule_sync import ALIVE, EVERY
 from tests.schedules.tools import row
 from tests.schedules.versions import Monotonic, Worker, age, live, rows
 

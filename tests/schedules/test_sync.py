@@ -10,13 +10,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_reliable_jobs import scheduling
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.models import CronSchedule, ScheduleRelease
-from django_reliable_jobs.schedule_control import save_schedule
-from django_reliable_jobs.scheduling import cron, every
-from django_reliable_jobs.worker import schedule_sync
-from django_reliable_jobs.worker.schedule_sync import ALIVE, BREAK, EVERY
+from django_reliable_jobs.control.schedules import save_schedule
+from django_reliable_jobs.definitions.schedule import cron, every
+from django_reliable_jobs.worker.maintenance import schedule_sync
+from django_reliable_jobs.worker.maintenance.schedule_sync import ALIVE, BREAK, EVERY
 from tests.races.sessions import Session
 from tests.schedules.tools import row, sql
 from tests.schedules.versions import Monotonic, Worker, age, live, lose_the_current, rows, synced, synced_too

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import override_settings
 
 from django_reliable_jobs.models import CronRun, Job
-from django_reliable_jobs.schedule_control import backfill, pause_schedule, resume_schedule, run_schedule
+from django_reliable_jobs.control.schedules import backfill, pause_schedule, resume_schedule, run_schedule
 from tests.schedules.clock import SEARCH_PATH, DatabaseClock, utc
 from tests.schedules.tools import fired, outcomes, schedule, set_status, tick
 

@@ -10,8 +10,8 @@ from django.db import connection
 from django.utils import timezone
 
 from django_reliable_jobs.models import CronRun, CronSchedule, Job
-from django_reliable_jobs.schedule_control import save_schedule
-from django_reliable_jobs.worker.scheduler import Scheduler
+from django_reliable_jobs.control.schedules import save_schedule
+from django_reliable_jobs.worker.maintenance.scheduler import Scheduler
 
 NOOP = "probes.noop"
 

@@ -8,11 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from django_reliable_jobs import job, scheduling
+from django_reliable_jobs import job
+from django_reliable_jobs.definitions import schedule as scheduling
 from django_reliable_jobs.models import CronSchedule, ScheduleRelease
-from django_reliable_jobs.scheduling import ScheduleDefinition, cron
-from django_reliable_jobs.worker import schedule_sync
-from django_reliable_jobs.worker.schedule_sync import EVERY, ScheduleSync
+from django_reliable_jobs.definitions.schedule import ScheduleDefinition, cron
+from django_reliable_jobs.worker.maintenance import schedule_sync
+from django_reliable_jobs.worker.maintenance.schedule_sync import EVERY, ScheduleSync
 
 
 @job(name="tests.synced")

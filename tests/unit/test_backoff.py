@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_reliable_jobs.backoff import Backoff, BackoffSpec, as_backoff, requested_delay, retry_delay
-from django_reliable_jobs.durations import MAX_SECONDS
+from django_reliable_jobs.values.backoff import Backoff, BackoffSpec, as_backoff, requested_delay, retry_delay
+from django_reliable_jobs.values.durations import MAX_SECONDS
 
 #: The machine may be busy: time is not what these tests are about.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -150,7 +150,7 @@ def _raises(error: type[BaseException]) -> Any:
 def test_a_function_that_fails_is_logged_and_the_default_backoff_used(
     function: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "django_reliable_jobs.backoff"):
+    with caplog.at_level(logging.WARNING, "django_reliable_jobs.values.backoff"):
         assert retry_delay(as_backoff(function), 3, longest) == Backoff().delay(3)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING

@@ -13,7 +13,8 @@ from django.core import checks as django_checks
 from django.db.utils import ConnectionHandler, ConnectionRouter
 from psycopg import IsolationLevel
 
-from django_reliable_jobs import checks, registry
+from django_reliable_jobs.checks import deployment as checks
+from django_reliable_jobs.definitions import registry
 
 POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "jobs", "HOST": "nowhere.invalid"}
 SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}

@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.backoff import Backoff
+from django_reliable_jobs.values.backoff import Backoff
 
 #: The machine may be busy: time is not what these tests are about.
 unhurried = hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from django_reliable_jobs.durations import MAX_SECONDS, capped_seconds, optional_seconds, seconds
+from django_reliable_jobs.values.durations import MAX_SECONDS, capped_seconds, optional_seconds, seconds
 
 #: The machine may be busy: time is not what these tests are about.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

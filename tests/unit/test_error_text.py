@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_reliable_jobs.errors import PermanentFailure
-from django_reliable_jobs.text import describe_exception, safe_text
+from django_reliable_jobs.values.error_text import describe_exception, safe_text
 
 #: The machine may be busy: time is not what these tests are about.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,7 +10,7 @@ from django.test import override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_reliable_jobs.moments import moment
+from django_reliable_jobs.values.moments import moment
 from django_reliable_jobs.schedules import FiringRules, ScheduleError
 
 EAST, WEST = ZoneInfo("Asia/Tokyo"), ZoneInfo("America/New_York")

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from django_reliable_jobs import conf, control, job, log_limit, schedule_control
-from django_reliable_jobs.definition import Options
+from django_reliable_jobs import conf, control, job
+from django_reliable_jobs.values import log_limit
+from django_reliable_jobs.control import schedules as schedule_control
+from django_reliable_jobs.definitions.job import Options
 from django_reliable_jobs.errors import JobConfigurationError
 from django_reliable_jobs.fencing import fence
 from django_reliable_jobs.guards import claim_once
-from django_reliable_jobs.log_limit import LogLimit
-from django_reliable_jobs.scheduling import cron
+from django_reliable_jobs.values.log_limit import LogLimit
+from django_reliable_jobs.definitions.schedule import cron
 from django_reliable_jobs.worker.options import parse_queues
 from tests.probes.jobs import noop
 

@@ -7,7 +7,7 @@ import signal
 import threading
 from contextlib import suppress
 
-from django_reliable_jobs.store.preparing import may_prepare
+from django_reliable_jobs.store.prepared_insert import may_prepare
 
 
 class Slow:

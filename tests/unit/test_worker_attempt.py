@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from django_reliable_jobs import outcome
-from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.errors import DeadlineExceeded, JobCancelled, LeaseLost
-from django_reliable_jobs.lease import Lease
+from django_reliable_jobs.values.lease import Lease
 
 
 def lease(**changes: object) -> Lease:

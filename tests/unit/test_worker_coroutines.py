@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_reliable_jobs.worker.coroutines import CoroutineRunner
+from django_reliable_jobs.worker.handlers.coroutines import CoroutineRunner
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import (
     DeadlineExceeded,
     JobCancelled,
@@ -18,9 +18,9 @@ from django_reliable_jobs.errors import (
     Snooze,
     StopHandler,
 )
-from django_reliable_jobs.outcome import Outcome
-from django_reliable_jobs.states import JobStatus
-from django_reliable_jobs.worker.executor import execute
+from django_reliable_jobs.values.outcome import Outcome
+from django_reliable_jobs.values.states import JobStatus
+from django_reliable_jobs.worker.handlers.executor import execute
 from tests.unit.test_worker_attempt import lease
 
 DEFINITION = JobDefinition(lambda *args, **kwargs: None, "probes.noop", backoff=(4.0,), dead_on=(LookupError,))

@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from django_reliable_jobs import log_limit, outcome
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.values import log_limit
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import HandlerError, Retry
-from django_reliable_jobs.lease import Lease
-from django_reliable_jobs.log_limit import LogLimit
-from django_reliable_jobs.outcome import ErrorRecord
-from django_reliable_jobs.worker import executor, journal
+from django_reliable_jobs.values.lease import Lease
+from django_reliable_jobs.values.log_limit import LogLimit
+from django_reliable_jobs.values.outcome import ErrorRecord
+from django_reliable_jobs.worker.handlers import executor
+from django_reliable_jobs.worker import log
 from tests.unit.test_worker_attempt import lease
 
 FIELDS = {"job_id": 1, "job_name": "probes.noop", "job_queue": "default", "job_attempt": 1}
@@ -46,7 +48,7 @@ def failed(redact: frozenset[str] = frozenset(), *, last: bool = False, handler:
 
 def logged(attempt: Attempt, caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
     with caplog.at_level(logging.DEBUG):
-        journal.not_done(attempt)
+        log.not_done(attempt)
     return caplog.records[-1]
 
 
@@ -127,7 +129,7 @@ def test_an_exception_is_let_go_once_it_is_logged() -> None:
     gc.disable()
     logging.disable()  # pytest keeps its records
     try:
-        journal.not_done(made)
+        log.not_done(made)
         assert seen[0]() is None
     finally:
         logging.disable(logging.NOTSET)
@@ -138,16 +140,16 @@ def test_what_fails_under_all_jobs_is_said_once_a_minute(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(journal, "_limit", LogLimit())
+    monkeypatch.setattr(log, "_limit", LogLimit())
     monkeypatch.setattr(log_limit.time, "monotonic", lambda: now[0])
     for _ in range(100):
         made = Attempt(lease())
         made.decide(outcome.infrastructure(1.0, ErrorRecord("OperationalError", "gone", "")))
-        journal.not_done(made)
-        journal.unbegun(made, "gone")
+        log.not_done(made)
+        log.unbegun(made, "gone")
     assert len(caplog.records) == 1
     now[0] += 60
-    journal.unbegun(Attempt(lease()), "gone")
+    log.unbegun(Attempt(lease()), "gone")
     assert caplog.records[-1].getMessage().endswith("(199 more since the last message)")
 
 

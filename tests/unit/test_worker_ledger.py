@@ -7,13 +7,13 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from django_reliable_jobs import outcome
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.lease import LeaseKey
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.outcome import ErrorRecord
+from django_reliable_jobs.values.outcome import ErrorRecord
 from django_reliable_jobs.store.exchange import Pair, Wish, exchange
-from django_reliable_jobs.worker.ledger import Ledger, offer_of
+from django_reliable_jobs.worker.leases.held_leases import Ledger, offer_of
 from tests.probes import jobs as probes
 
 pytestmark = pytest.mark.django_db(transaction=True)

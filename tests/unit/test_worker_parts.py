@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.elapsed import elapsed
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.errors import LeaseLost
-from django_reliable_jobs.store.discover import Look, Work
+from django_reliable_jobs.store.queues_with_work import Look, Work
 from django_reliable_jobs.store.exchange import Exchanged, Wish
-from django_reliable_jobs.worker.claiming import Claiming
-from django_reliable_jobs.worker.connections import leaves_a_trace
-from django_reliable_jobs.worker.contact import Contact
+from django_reliable_jobs.worker.leases.claim_plan import Claiming
+from django_reliable_jobs.worker.handlers.handler_connections import leaves_a_trace
+from django_reliable_jobs.worker.leases.database_contact import Contact
 from django_reliable_jobs.worker.options import QueueFilter, parse_queues
-from django_reliable_jobs.worker.prefetch import MOST, Prefetch
+from django_reliable_jobs.worker.leases.prefetch import MOST, Prefetch
 from tests.unit.test_worker_attempt import lease
 
 # -- options

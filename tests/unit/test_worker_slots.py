@@ -11,15 +11,15 @@ from uuid import uuid4
 
 import pytest
 
-from django_reliable_jobs import outcome
-from django_reliable_jobs.attempt import Attempt
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.errors import DeadlineExceeded
-from django_reliable_jobs.registry import find
-from django_reliable_jobs.states import JobStatus
-from django_reliable_jobs.worker.deadlines import Watchdog
-from django_reliable_jobs.worker.patience import Patience
-from django_reliable_jobs.worker.runner import Runner
-from django_reliable_jobs.worker.slots import SlotPool
+from django_reliable_jobs.definitions.registry import find
+from django_reliable_jobs.values.states import JobStatus
+from django_reliable_jobs.worker.watchdog import Watchdog
+from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.handlers.runner import Runner
+from django_reliable_jobs.worker.handlers.slots import SlotPool
 from tests.unit.test_worker_attempt import lease
 
 

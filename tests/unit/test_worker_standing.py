@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from django_reliable_jobs.worker import process_watch
-from django_reliable_jobs.worker.process_watch import ProcessWatch, is_stopped
+from django_reliable_jobs.worker.processes import process_watch
+from django_reliable_jobs.worker.processes.process_watch import ProcessWatch, is_stopped
 from django_reliable_jobs.worker.shared_state import ENGINE, MAIN, MAINTENANCE, WATCHDOG, SharedState
-from django_reliable_jobs.worker.stuck import Progress
+from django_reliable_jobs.worker.leases.progress import Progress
 from tests.processes.fleet import wait_until
 
 PARTS = (MAIN, ENGINE, WATCHDOG, MAINTENANCE)

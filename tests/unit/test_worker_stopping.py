@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
-from django_reliable_jobs.stopping import Target
+from django_reliable_jobs.running.interrupt import Target
 
 
 class Work:

@@ -10,14 +10,14 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from django_reliable_jobs.attempt import Attempt
-from django_reliable_jobs.registry import find
-from django_reliable_jobs.states import REASON_DEADLINE
-from django_reliable_jobs.worker import deadlines
-from django_reliable_jobs.worker.deadlines import Watchdog
-from django_reliable_jobs.worker.patience import Patience
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.definitions.registry import find
+from django_reliable_jobs.values.states import REASON_DEADLINE
+from django_reliable_jobs.worker import watchdog as deadlines
+from django_reliable_jobs.worker.watchdog import Watchdog
+from django_reliable_jobs.worker.statement_deadline import Patience
 from django_reliable_jobs.worker.shared_state import HEARTBEAT, SharedState
-from django_reliable_jobs.worker.slots import SlotPool
+from django_reliable_jobs.worker.handlers.slots import SlotPool
 from tests.processes.fleet import wait_until
 from tests.unit.test_worker_attempt import lease
 
@@ -97,7 +97,7 @@ def test_a_process_that_stood_still_does_not_take_its_own_pause_for_one_of_the_s
 ) -> None:
     """A handler keeps the interpreter for longer than the limit: the answer is there, and is read after the first look."""
     cut: list[Any] = []
-    monkeypatch.setattr("django_reliable_jobs.worker.patience.cancel_and_cut", lambda mine, _: cut.append(mine))
+    monkeypatch.setattr("django_reliable_jobs.worker.statement_deadline.cancel_and_cut", lambda mine, _: cut.append(mine))
     patience, mine = Patience(0.1), SimpleNamespace(connection="open")
 
     def stands_still() -> None:

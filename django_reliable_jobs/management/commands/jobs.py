@@ -10,7 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseTrouble
 from django.utils import timezone
 
-from django_reliable_jobs import conf, schedule_control
+from django_reliable_jobs import conf
+from django_reliable_jobs.control import schedules as schedule_control
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import CronSchedule
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django_reliable_jobs.definition import JobDefinition
+from django_reliable_jobs.definitions.job import JobDefinition
 from tests.chaos.history import Expectation
 from tests.chaos.workload import jobs
 

@@ -11,7 +11,7 @@ from django.core.management import get_commands
 from django.db import connections
 from django.test import override_settings
 
-from django_reliable_jobs.migrate_checks import check_direct_alias, check_migrate_command
+from django_reliable_jobs.checks.migrate import check_direct_alias, check_migrate_command
 
 INSTALLED = ["django.contrib.contenttypes", "django.contrib.auth", "django_reliable_jobs"]
 PLAIN = "from django.core.management.commands.migrate import Command\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from django_reliable_jobs.migration_lock.sqlite import SQLiteLock, path_of
+from django_reliable_jobs.migration_lock.databases.sqlite import SQLiteLock, path_of
 from tests.processes.migrate.runs import EVENTS, MIGRATIONS, Migrators, wait_until
 
 NOWHERE = "postgresql://postgres@/gone?host=/nowhere"

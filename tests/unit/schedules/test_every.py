@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_reliable_jobs.durations import MAX_SECONDS
+from django_reliable_jobs.values.durations import MAX_SECONDS
 from django_reliable_jobs.schedules import Every, ScheduleError, as_timetable, next_fires
 from django_reliable_jobs.schedules.timetable import EPOCH
 

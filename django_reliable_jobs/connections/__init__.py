@@ -1,0 +1,1 @@
+"""Database connections of the package's own: made, bounded, cancelled and cut."""

@@ -1,0 +1,1 @@
+"""What code declares: jobs, schedules, and the registry of both. Data, no verbs."""

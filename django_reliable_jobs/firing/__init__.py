@@ -1,0 +1,1 @@
+"""A due schedule becomes runs with their jobs."""

@@ -1,0 +1,57 @@
+"""Keeps a lease while a function runs under it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+
+from django_reliable_jobs.values.elapsed import elapsed
+from django_reliable_jobs.errors import GuardUnavailable
+from django_reliable_jobs.guards.guard import complaints
+from django_reliable_jobs.guards.lease import Tenure
+
+logger = logging.getLogger("django_reliable_jobs.guards")
+
+
+class Keeper:
+    """Renews a lease every third of its ttl until `stop`; tells by `on_loss`, in its own thread, when it is lost.
+
+    The thread knows the keeper only weakly: if whoever made it is gone without a `stop` (an exception from outside can
+    hit any line), the lease is left to expire.
+    """
+
+    def __init__(self, tenure: Tenure, on_loss: Callable[[], None]) -> None:
+        self._stopped = threading.Event()
+        arguments = (weakref.ref(self), tenure, self._stopped, on_loss)
+        threading.Thread(target=_keep, args=arguments, name="reliable-jobs-guard-keeper", daemon=True).start()
+
+    def stop(self) -> None:
+        """Does not wait: a renewal that is under way changes nothing after a release, or once the run is done."""
+        self._stopped.set()
+
+
+def _keep(keeper: weakref.ref[Keeper], tenure: Tenure, stopped: threading.Event, on_loss: Callable[[], None]) -> None:
+    ttl, lease, guard = tenure.terms.ttl, tenure.lease, tenure.terms.guard
+    pause = ttl / 3
+    while not stopped.wait(max(0.0, min(pause, tenure.safe_until - elapsed()))) and keeper() is not None:
+        reason = ""
+        if elapsed() >= tenure.safe_until:
+            reason = f"it could not be renewed for {ttl:g} s"
+        else:
+            pause = min(ttl / 10, 1.0)  # if this fails
+            try:
+                if tenure.renew():
+                    pause = ttl / 3
+                else:
+                    reason = "it has expired, or somebody else has it"
+            except GuardUnavailable as error:
+                complaints.add(guard, error)
+            except Exception:
+                logger.exception("guard %s: a renewal failed", guard.name)
+        if reason and not stopped.is_set():
+            lease.lost.set()
+            logger.warning("guard %s: the lease with token %d is lost: %s", guard.name, lease.token, reason)
+            on_loss()
+            return

@@ -1,0 +1,1 @@
+"""The lock on each kind of database."""

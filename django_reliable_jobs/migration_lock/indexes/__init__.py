@@ -1,0 +1,1 @@
+"""What interrupted index builds leave behind."""

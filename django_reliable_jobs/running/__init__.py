@@ -1,0 +1,1 @@
+"""A running handler, and whoever stops it."""

@@ -1,0 +1,1 @@
+"""The rows of schedules, and what became of their fire times."""

@@ -1,0 +1,1 @@
+"""Values: no database, no Django models."""

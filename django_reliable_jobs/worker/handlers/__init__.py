@@ -1,0 +1,1 @@
+"""Slots, and how a handler runs in them."""

@@ -1,0 +1,1 @@
+"""What the worker holds: claimed, extended, handed in."""

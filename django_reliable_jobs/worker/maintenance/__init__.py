@@ -1,0 +1,1 @@
+"""What any worker does for all: reap, expire, prune, fire schedules."""

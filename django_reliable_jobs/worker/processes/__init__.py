@@ -1,0 +1,1 @@
+"""The processes of a worker: supervisor, worker, and the children for isolated jobs."""
