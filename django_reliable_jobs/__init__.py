@@ -1,7 +1,7 @@
 """Scheduled and background jobs that stay correct, on the PostgreSQL that you already run."""
 
-from django_reliable_jobs.values.backoff import Backoff
-from django_reliable_jobs.running.context import JobContext, current_job
+from django_reliable_jobs.definitions.registry import job
+from django_reliable_jobs.definitions.schedule import cron, every
 from django_reliable_jobs.errors import (
     AlreadyEnqueued,
     DeadlineExceeded,
@@ -16,8 +16,8 @@ from django_reliable_jobs.errors import (
     StaleToken,
     UnknownJob,
 )
-from django_reliable_jobs.definitions.registry import job
-from django_reliable_jobs.definitions.schedule import cron, every
+from django_reliable_jobs.running.context import JobContext, current_job
+from django_reliable_jobs.values.backoff import Backoff
 from django_reliable_jobs.values.states import JobStatus
 
 __all__ = [

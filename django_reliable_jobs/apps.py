@@ -18,8 +18,8 @@ class ReliableJobsConfig(AppConfig):
         from django_reliable_jobs import enqueue  # noqa: F401
         from django_reliable_jobs.checks import deployment as checks  # noqa: F401
         from django_reliable_jobs.checks import migrate as migrate_checks  # noqa: F401
-        from django_reliable_jobs.definitions import registry  # noqa: F401
         from django_reliable_jobs.checks import schedules as schedule_checks  # noqa: F401
         from django_reliable_jobs.checks import tokens as token_checks  # noqa: F401
+        from django_reliable_jobs.definitions import registry
 
         registry.autodiscover()

@@ -11,19 +11,19 @@ from django.db import transaction
 from django.db.models.base import ModelState
 
 from django_reliable_jobs import conf, payload
-from django_reliable_jobs.running import context
 from django_reliable_jobs.definitions import job as definition
 from django_reliable_jobs.definitions import redaction
 from django_reliable_jobs.definitions.job import BoundJob, JobDefinition, Key, Options, Unset
-from django_reliable_jobs.values.durations import optional_seconds, seconds
+from django_reliable_jobs.definitions.registry import check_max_attempts, check_priority, check_queue
 from django_reliable_jobs.errors import AlreadyEnqueued, PayloadError
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.values.moments import moment
-from django_reliable_jobs.definitions.registry import check_max_attempts, check_priority, check_queue
+from django_reliable_jobs.running import context
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.insert import CHUNK, Inserted, insert, insert_many
 from django_reliable_jobs.store.new_job import Call, NewJob
 from django_reliable_jobs.store.schedules.fire import ScheduledJob
+from django_reliable_jobs.values.durations import optional_seconds, seconds
+from django_reliable_jobs.values.moments import moment
 
 MAX_KEY = 255
 

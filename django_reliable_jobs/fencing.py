@@ -16,11 +16,11 @@ from django.db.transaction import TransactionManagementError
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.running.context import current_job
 from django_reliable_jobs.errors import StaleToken
-from django_reliable_jobs.values.names import check_text
+from django_reliable_jobs.running.context import current_job
 from django_reliable_jobs.store import fences
 from django_reliable_jobs.store.settle_atomic import bound_idle
+from django_reliable_jobs.values.names import check_text
 
 __all__ = ["FencedModel", "FencedQuerySet", "StaleToken", "fence"]
 

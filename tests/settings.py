@@ -9,7 +9,7 @@ from testproject.postgres import django_database
 from testproject.settings import *  # noqa: F403
 from testproject.settings import DATABASES, INSTALLED_APPS, env
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.probes", "tests.guards.app"]
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.support.probes", "tests.support.guards.app"]
 
 if url := env.str("TEST_OTHER_DATABASE", ""):
     DATABASES["other"] = django_database(url)

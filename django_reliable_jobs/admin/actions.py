@@ -21,8 +21,8 @@ from django_reliable_jobs import control
 from django_reliable_jobs.admin.base import OperationsAdmin
 from django_reliable_jobs.control import Report
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.values.states import CLAIMABLE, FINISHED, RETRYABLE, UNFINISHED
 from django_reliable_jobs.store import control as operator
+from django_reliable_jobs.values.states import CLAIMABLE, FINISHED, RETRYABLE, UNFINISHED
 
 #: Seconds that a batch waits for a row which another transaction has locked, and then each of its rows alone.
 PATIENCE, SHORT_PATIENCE = 1.0, 0.05

@@ -12,8 +12,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from django_reliable_jobs.values import states
 from django_reliable_jobs.models.fields import PayloadField
+from django_reliable_jobs.values import states
 from django_reliable_jobs.values.states import JobStatus
 
 #: Characters of one value on a page.

@@ -14,8 +14,8 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_reliable_jobs.values.backoff import Backoff
 from django_reliable_jobs.conf.keys import Problem, parse
+from django_reliable_jobs.values.backoff import Backoff
 
 __all__ = ["Problem", "Settings", "current", "problems"]
 

@@ -18,8 +18,8 @@ from django_reliable_jobs import conf
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.definitions import schedule as scheduling
 from django_reliable_jobs.errors import ReliableJobsError
-from django_reliable_jobs.models import CronSchedule
 from django_reliable_jobs.firing.by_hand import UnknownSchedule, backfill, check_name, patiently, run_schedule
+from django_reliable_jobs.models import CronSchedule
 from django_reliable_jobs.schedules import FiringRules, as_timetable, next_fire
 from django_reliable_jobs.store.schedules import due as schedule_due
 from django_reliable_jobs.store.schedules import rows as schedule_rows

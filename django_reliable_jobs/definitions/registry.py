@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple, overload
 from django.apps import apps
 from django.utils.module_loading import autodiscover_modules
 
-from django_reliable_jobs.values.backoff import BackoffSpec, as_backoff
 from django_reliable_jobs.definitions.job import UNSET, JobDefinition, Key, Unset, name_of, origin
-from django_reliable_jobs.values.durations import optional_seconds
 from django_reliable_jobs.errors import JobConfigurationError, UnknownJob
+from django_reliable_jobs.values.backoff import BackoffSpec, as_backoff
+from django_reliable_jobs.values.durations import optional_seconds
 from django_reliable_jobs.values.names import check_text
 
 _lock = threading.Lock()

@@ -14,9 +14,9 @@ from django.conf import settings
 from django_reliable_jobs import conf, payload
 from django_reliable_jobs.definitions.job import JobDefinition, origin
 from django_reliable_jobs.errors import JobConfigurationError
-from django_reliable_jobs.values.names import check_text
 from django_reliable_jobs.schedules import CronExpression, Every, FiringRules, Overlap, ScheduleError, Timetable
 from django_reliable_jobs.schedules.timetable import EPOCH
+from django_reliable_jobs.values.names import check_text
 
 #: The lengths of the columns.
 MAX_NAME, MAX_EXPRESSION, MAX_TIMEZONE = 200, 500, 64

@@ -12,17 +12,17 @@ from django.utils import timezone
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.definitions import registry
+from django_reliable_jobs.definitions.schedule import MAX_NAME
 from django_reliable_jobs.errors import AlreadyEnqueued, ReliableJobsError
-from django_reliable_jobs.values.moments import in_calendar
-from django_reliable_jobs.values.names import check_text
 from django_reliable_jobs.firing.runs import MOST_RUNS, fire_alone, runs_with_jobs
 from django_reliable_jobs.schedules import FiringRules, as_timetable, fires
-from django_reliable_jobs.definitions.schedule import MAX_NAME
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.schedules import due as schedule_due
 from django_reliable_jobs.store.schedules import skipped as skips
 from django_reliable_jobs.store.schedules.due import Due
 from django_reliable_jobs.store.schedules.fire import Fired, Firing, Run
+from django_reliable_jobs.values.moments import in_calendar
+from django_reliable_jobs.values.names import check_text
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from django_reliable_jobs.definitions.job import JobDefinition
+from django_reliable_jobs.definitions.schedule import MAX_PAUSE_AFTER
 from django_reliable_jobs.firing.runs import MOST_RUNS, runs_with_jobs, skipped
 from django_reliable_jobs.schedules import (
     Action,
@@ -17,7 +18,6 @@ from django_reliable_jobs.schedules import (
     decide_all,
     plan,
 )
-from django_reliable_jobs.definitions.schedule import MAX_PAUSE_AFTER
 from django_reliable_jobs.store.schedules.due import Due
 from django_reliable_jobs.store.schedules.fire import Firing, Outcome, Run
 

@@ -13,8 +13,8 @@ from django_reliable_jobs import enqueue, payload
 from django_reliable_jobs.definitions import redaction
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.schedules import Timetable, jitter
-from django_reliable_jobs.store.schedules import fire as store
 from django_reliable_jobs.store.key_holders import is_key_of_all
+from django_reliable_jobs.store.schedules import fire as store
 from django_reliable_jobs.store.schedules.due import Due
 from django_reliable_jobs.store.schedules.fire import Fired, Firing, Outcome, Run
 from django_reliable_jobs.values.error_text import safe_text

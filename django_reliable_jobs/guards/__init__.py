@@ -4,11 +4,11 @@
 of guard: `claim_period("report", …)` and `run_exclusive("report", …)` do not know of each other.
 """
 
+from django_reliable_jobs.guards.claim_rows import aclaim_rows, claim_rows
 from django_reliable_jobs.guards.claims import aclaim_once, aclaim_period, claim_once, claim_period
 from django_reliable_jobs.guards.decorators import guarded
 from django_reliable_jobs.guards.lease import GuardLease, current_lease
 from django_reliable_jobs.guards.locks import advisory_xact_lock
-from django_reliable_jobs.guards.claim_rows import aclaim_rows, claim_rows
 from django_reliable_jobs.guards.runs import GuardResult, arun_exclusive, arun_once, run_exclusive, run_once
 
 __all__ = [

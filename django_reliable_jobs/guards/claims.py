@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from asgiref.sync import sync_to_async
 
-from django_reliable_jobs.values.durations import Duration, optional_seconds
-from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.guard import Guard, complaints
 from django_reliable_jobs.guards.periods import Period, as_period, end_of_period
+from django_reliable_jobs.values.durations import Duration, optional_seconds
+from django_reliable_jobs.values.elapsed import elapsed
 
 
 def claim_period(key: str, period: Period, *, using: str | None = None) -> bool:

@@ -10,10 +10,10 @@ from django.db import Error as DatabaseTrouble
 from django.db import InterfaceError, OperationalError, ProgrammingError, connections
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.connections.own_connection import close
 from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.overdue import watch
 from django_reliable_jobs.store import guards
-from django_reliable_jobs.connections.own_connection import close
 
 T = TypeVar("T")
 

@@ -15,13 +15,13 @@ from uuid import uuid4
 from django.db import connections
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.connections.own_connection import close
 from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.database import in_transaction, reachable
-from django_reliable_jobs.guards.store_threads import Helpers
 from django_reliable_jobs.guards.protocol import GuardStore, current_store
-from django_reliable_jobs.values.names import check_text
-from django_reliable_jobs.connections.own_connection import close
+from django_reliable_jobs.guards.store_threads import Helpers
 from django_reliable_jobs.store.guards import PRUNE_AGE, prune
+from django_reliable_jobs.values.names import check_text
 
 logger = logging.getLogger("django_reliable_jobs.guards")
 

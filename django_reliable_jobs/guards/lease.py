@@ -11,11 +11,11 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.errors import GuardUnavailable, LeaseLost
 from django_reliable_jobs.guards.guard import Guard, complaints
 from django_reliable_jobs.guards.periods import end_of_period
 from django_reliable_jobs.schedules import Timetable
+from django_reliable_jobs.values.elapsed import elapsed
 
 
 class GuardLease:

@@ -7,10 +7,10 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.guard import complaints
 from django_reliable_jobs.guards.lease import Tenure
+from django_reliable_jobs.values.elapsed import elapsed
 
 logger = logging.getLogger("django_reliable_jobs.guards")
 

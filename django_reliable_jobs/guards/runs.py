@@ -11,16 +11,16 @@ from typing import Any, Generic, TypeVar, cast
 from asgiref.sync import sync_to_async
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.running.context import current_job
 from django_reliable_jobs.definitions.job import is_coroutine_function
-from django_reliable_jobs.values.durations import Duration, seconds
 from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.guards.guard import Guard
-from django_reliable_jobs.guards.renewal import Keeper
 from django_reliable_jobs.guards.lease import GuardLease, Tenure, Terms, current
 from django_reliable_jobs.guards.periods import Period, as_period
-from django_reliable_jobs.running.returned import awaited_here, has_to_be_awaited, refuse_unrun, to_the_end
+from django_reliable_jobs.guards.renewal import Keeper
+from django_reliable_jobs.running.context import current_job
 from django_reliable_jobs.running.interrupt import Target
+from django_reliable_jobs.running.returned import awaited_here, has_to_be_awaited, refuse_unrun, to_the_end
+from django_reliable_jobs.values.durations import Duration, seconds
 
 T = TypeVar("T")
 Function = Callable[..., Awaitable[T]] | Callable[..., T]

@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from typing import Any, Generic, TypeVar
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.errors import GuardUnavailable
 
 logger = logging.getLogger("django_reliable_jobs.guards")
 

@@ -16,13 +16,13 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_reliable_jobs.values.durations import seconds
 from django_reliable_jobs.errors import MigrationLockLost, MigrationLockTimeout
+from django_reliable_jobs.migration_lock.databases.run_connection import run_connection
 from django_reliable_jobs.migration_lock.indexes.adopt import adopt_finished
 from django_reliable_jobs.migration_lock.indexes.invalid import invalid_indexes, remove_half_built
 from django_reliable_jobs.migration_lock.lock import MigrationLock, lock_status, migration_lock
-from django_reliable_jobs.migration_lock.databases.run_connection import run_connection
 from django_reliable_jobs.migration_lock.target import target_for
+from django_reliable_jobs.values.durations import seconds
 
 #: Exit status when the lock was not to be had in time (EX_TEMPFAIL of sysexits.h: try again later). Nothing changed.
 EXIT_LOCK_TIMEOUT = 75

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.values.durations import Duration, seconds
 from django_reliable_jobs.errors import MigrationLockLost
 from django_reliable_jobs.migration_lock.databases.backend import LockBackend
 from django_reliable_jobs.migration_lock.target import Target, backend_for, target_for
 from django_reliable_jobs.migration_lock.waiting import Report, acquire
+from django_reliable_jobs.values.durations import Duration, seconds
 
 logger = logging.getLogger("django_reliable_jobs.migrate")
 

@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.errors import LeaseLost, StopHandler
+from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.values.outcome import Outcome
 

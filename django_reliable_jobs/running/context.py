@@ -19,16 +19,16 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_variables
 
 from django_reliable_jobs import conf, payload
-from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.definitions.job import JobDefinition, name_of
 from django_reliable_jobs.errors import JobCancelled
-from django_reliable_jobs.values.lease import Lease
+from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.running.returned import awaited_here, refuse_awaitable, refuse_unrun, to_the_end
 from django_reliable_jobs.store import checkpoint as store
-from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.store.settle_atomic import bound_idle
 from django_reliable_jobs.store.tokens import fencing_tokens
 from django_reliable_jobs.values.error_text import safe_text
+from django_reliable_jobs.values.lease import Lease
 
 T = TypeVar("T")
 

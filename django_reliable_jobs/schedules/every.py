@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from django_reliable_jobs.values.durations import MAX_SECONDS
 from django_reliable_jobs.schedules.errors import ScheduleError
 from django_reliable_jobs.schedules.timetable import Timetable
 from django_reliable_jobs.schedules.zones import FIRST, LAST
+from django_reliable_jobs.values.durations import MAX_SECONDS
 
 PREFIX: Final = "@every"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from django_reliable_jobs.values.durations import Duration, seconds
 from django_reliable_jobs.schedules.timetable import EPOCH, seconds_of
+from django_reliable_jobs.values.durations import Duration, seconds
 
 _BITS = 64
 

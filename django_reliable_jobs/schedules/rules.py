@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from django_reliable_jobs.values.durations import Duration, seconds
-from django_reliable_jobs.values.moments import CALENDAR, in_calendar
 from django_reliable_jobs.schedules.errors import ScheduleError
 from django_reliable_jobs.schedules.timetable import seconds_of
+from django_reliable_jobs.values.durations import Duration, seconds
+from django_reliable_jobs.values.moments import CALENDAR, in_calendar
 
 DEFAULT_GRACE: Final = 60.0
 DEFAULT_WINDOW: Final = 86_400.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from django_reliable_jobs.errors import StaleToken
-from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.store.statements import run
+from django_reliable_jobs.values.lease import LeaseKey
 
 
 def load(alias: str, key: LeaseKey) -> str | None:

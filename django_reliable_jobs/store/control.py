@@ -12,10 +12,10 @@ from django.db.models.functions import Coalesce
 
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.values.states import UNFINISHED, JobStatus
 from django_reliable_jobs.store import references
 from django_reliable_jobs.store.key_holders import MAX_ROUNDS, is_key_of_all
 from django_reliable_jobs.store.statements import run
+from django_reliable_jobs.values.states import UNFINISHED, JobStatus
 
 
 class Woken(NamedTuple):

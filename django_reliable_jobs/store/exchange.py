@@ -2,7 +2,7 @@
 
 Two implementations under one contract: `exchange` is one statement on PostgreSQL, and a smaller one where there is nothing to
 settle and one place to claim from; `portable.exchange` is the readable reference in a transaction, for other databases
-later. `tests/database/test_exchange_contract.py` and `test_claim_contract.py` run them all.
+later. `tests/database/store/test_exchange_contract.py` and `test_claim_contract.py` run them all.
 
 An offer that is not in `settled` was not written. `standings` says why, and only a lost one is dropped.
 """
@@ -16,12 +16,12 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django_reliable_jobs.store.statements import Row, as_django, run, run_positional
 from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.lease import Lease, LeaseKey
 from django_reliable_jobs.values.moments import EARLIEST
 from django_reliable_jobs.values.outcome import Outcome
 from django_reliable_jobs.values.states import JobStatus
-from django_reliable_jobs.store.statements import Row, as_django, run, run_positional
 
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.store.statements import run
+from django_reliable_jobs.values.lease import LeaseKey
 
 
 class Held(NamedTuple):

@@ -14,9 +14,9 @@ from django.db.models.functions import Coalesce
 
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.values.states import UNFINISHED
 from django_reliable_jobs.store.new_job import Call, NewJob
 from django_reliable_jobs.store.statements import run
+from django_reliable_jobs.values.states import UNFINISHED
 
 # A key's holder must finish in between every time for a further round to be needed.
 MAX_ROUNDS = 100

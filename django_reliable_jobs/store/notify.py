@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from django.db import connections, transaction
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.values.log_limit import LogLimit
 from django_reliable_jobs.store.statements import run_positional
+from django_reliable_jobs.values.log_limit import LogLimit
 
 logger = logging.getLogger("django_reliable_jobs.notify")
 

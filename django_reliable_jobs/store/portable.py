@@ -19,12 +19,12 @@ from django.db.models.functions import Coalesce, Now, NullIf
 from django.db.models.lookups import IsNull
 from django.utils import timezone
 
-from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus, QueueState
-from django_reliable_jobs.values.outcome import Outcome
-from django_reliable_jobs.values.states import CLAIMABLE, FINISHED, REASON_INFRASTRUCTURE, REASON_REQUESTED
 from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish, sort_leases
 from django_reliable_jobs.store.tokens import fencing_tokens
+from django_reliable_jobs.values.lease import Lease
+from django_reliable_jobs.values.outcome import Outcome
+from django_reliable_jobs.values.states import CLAIMABLE, FINISHED, REASON_INFRASTRUCTURE, REASON_REQUESTED
 
 
 class Clock(Func):

@@ -7,9 +7,9 @@ from datetime import timedelta
 from django.db.models.functions import Now
 
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.values.states import FINISHED, JobStatus
 from django_reliable_jobs.store import references
 from django_reliable_jobs.store.statements import change, run
+from django_reliable_jobs.values.states import FINISHED, JobStatus
 
 #: Attempts, the newest ones, whose jobs are looked at for too many.
 LOOKED_AT = 2000

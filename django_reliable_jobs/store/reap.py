@@ -8,9 +8,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.store.statements import run
 from django_reliable_jobs.values.backoff import Backoff
 from django_reliable_jobs.values.states import JobStatus
-from django_reliable_jobs.store.statements import run
 
 FOR_EVER = 1e10  # seconds, with which PostgreSQL still can calculate
 

@@ -14,8 +14,8 @@ from django.db import connections
 from django.utils import timezone
 from psycopg import RawCursor
 
-from django_reliable_jobs.values.moments import EARLIEST, LATEST, shown
 from django_reliable_jobs.store.prepared_insert import PreparingCursor, may_prepare
+from django_reliable_jobs.values.moments import EARLIEST, LATEST, shown
 
 Row = tuple[Any, ...]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.store.statements import run_positional
+from django_reliable_jobs.values.lease import LeaseKey
 
 
 def still_waiting(alias: str, keys: Sequence[LeaseKey]) -> set[LeaseKey]:

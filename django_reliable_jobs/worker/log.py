@@ -12,8 +12,8 @@ from typing import Any
 from django.db import InterfaceError, OperationalError
 
 from django_reliable_jobs.definitions import registry
-from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.errors import HandlerError
+from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.values.log_limit import LogLimit
 from django_reliable_jobs.values.outcome import ErrorRecord
 from django_reliable_jobs.values.states import REASON_INFRASTRUCTURE, JobStatus

@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
+from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.values.outcome import ErrorRecord
-from django_reliable_jobs.worker.handlers import executor
 from django_reliable_jobs.worker import log
-from django_reliable_jobs.worker.leases.heartbeat import Heart
-from django_reliable_jobs.worker.statement_deadline import Patience
-from django_reliable_jobs.worker.shared_state import HEARTBEAT, WATCHDOG
+from django_reliable_jobs.worker.handlers import executor
 from django_reliable_jobs.worker.handlers.slots import Slot, SlotPool
+from django_reliable_jobs.worker.leases.heartbeat import Heart
+from django_reliable_jobs.worker.shared_state import HEARTBEAT, WATCHDOG
+from django_reliable_jobs.worker.statement_deadline import Patience
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -20,7 +20,7 @@ from tests.browser.people import make_people
 from tests.browser.server import Site
 from tests.browser.watch import Watch
 from tests.processes.conftest import test_database  # noqa: F401
-from tests.processes.fleet import QUICK, Fleet
+from tests.support.fleet import QUICK, Fleet
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

@@ -10,9 +10,9 @@ from typing import Any
 from django.utils import timezone
 
 from django_reliable_jobs import control
-from django_reliable_jobs.models import CronRun, CronSchedule, Fence, GuardClaim, Job, JobAttempt, JobStatus, QueueState
 from django_reliable_jobs.control.schedules import save_schedule
-from tests.factories import JobAttemptFactory, JobCheckpointFactory, JobFactory, WorkerFactory, ago, next_token
+from django_reliable_jobs.models import CronRun, CronSchedule, Fence, GuardClaim, Job, JobAttempt, JobStatus, QueueState
+from tests.support.factories import JobAttemptFactory, JobCheckpointFactory, JobFactory, WorkerFactory, ago, next_token
 
 APP = "django_reliable_jobs"
 

@@ -13,7 +13,7 @@ from tests.browser.conftest import OpenPage
 from tests.browser.expecting import expect
 from tests.browser.looks import LOOKS, check_look
 from tests.browser.server import Site
-from tests.factories import (
+from tests.support.factories import (
     JobAttemptFactory,
     JobCheckpointFactory,
     JobFactory,
@@ -22,7 +22,7 @@ from tests.factories import (
     ago,
     next_token,
 )  # fmt: skip
-from tests.processes.fleet import wait_until
+from tests.support.fleet import wait_until
 
 APP = "django_reliable_jobs"
 OVERVIEW = f"{APP}/queuestate/overview/"

@@ -18,9 +18,9 @@ from tests.browser.conftest import OpenPage, log_in
 from tests.browser.expecting import expect
 from tests.browser.looks import LOOKS, check_look
 from tests.browser.server import Site
-from tests.factories import ago
-from tests.probes.models import Mark
-from tests.processes.fleet import wait_until
+from tests.support.factories import ago
+from tests.support.fleet import wait_until
+from tests.support.probes.models import Mark
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

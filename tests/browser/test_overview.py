@@ -11,7 +11,7 @@ from tests.browser.app import jobs
 from tests.browser.conftest import OpenPage
 from tests.browser.expecting import expect
 from tests.browser.looks import LOOKS, check_look
-from tests.processes.fleet import wait_until
+from tests.support.fleet import wait_until
 
 OVERVIEW = "django_reliable_jobs/queuestate/overview/"
 

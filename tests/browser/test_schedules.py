@@ -9,8 +9,8 @@ from tests.browser.conftest import OpenPage
 from tests.browser.expecting import expect
 from tests.browser.looks import LOOKS, check_look
 from tests.browser.server import Site
-from tests.probes.models import Mark
-from tests.processes.fleet import wait_until
+from tests.support.fleet import wait_until
+from tests.support.probes.models import Mark
 
 SCHEDULES = "django_reliable_jobs/cronschedule/"
 

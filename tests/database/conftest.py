@@ -13,7 +13,7 @@ import pytest
 from django_reliable_jobs.store import exchange as one_statement
 from django_reliable_jobs.store import portable
 from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish
-from tests.factories import OWNER
+from tests.support.factories import OWNER
 
 IMPLEMENTATIONS = {"one statement": one_statement.exchange, "portable": portable.exchange}
 

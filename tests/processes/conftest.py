@@ -18,7 +18,7 @@ from django.test.utils import setup_databases, teardown_databases
 from pytest_django import DjangoDbBlocker
 
 from testproject.postgres import PROJECT_ROOT, url_of
-from tests.processes.fleet import Fleet
+from tests.support.fleet import Fleet
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.races.sessions import Session, impatient
+from tests.support.sessions import Session, impatient
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

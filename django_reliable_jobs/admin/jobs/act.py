@@ -17,11 +17,11 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseRedirect, JsonResponse, QueryDict
 from django.utils.translation import gettext
 
-from django_reliable_jobs.admin.jobs import all_matching as jobs_walk
 from django_reliable_jobs.admin.actions import VERBS, Tally, Verb, perform
+from django_reliable_jobs.admin.jobs import all_matching as jobs_walk
+from django_reliable_jobs.admin.jobs.all_matching import Place, Walk
 from django_reliable_jobs.admin.jobs.filters import FILTERS
 from django_reliable_jobs.admin.jobs.paths import status_of
-from django_reliable_jobs.admin.jobs.all_matching import Place, Walk
 from django_reliable_jobs.definitions.registry import check_priority
 from django_reliable_jobs.values.batch_size import BatchSize
 

@@ -18,15 +18,15 @@ from django.utils.timezone import template_localtime  # type: ignore[attr-define
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from django_reliable_jobs.definitions import registry
+from django_reliable_jobs.admin.actions import VERBS, Verb
+from django_reliable_jobs.admin.base import OperationsAdmin, act, manages
+from django_reliable_jobs.admin.display import badge, reason
 from django_reliable_jobs.admin.jobs import act as jobs_act
 from django_reliable_jobs.admin.jobs import detail as jobs_detail
 from django_reliable_jobs.admin.jobs import filters as jobs_filters
 from django_reliable_jobs.admin.jobs import paths as jobs_paths
-from django_reliable_jobs.admin.actions import VERBS, Verb
-from django_reliable_jobs.admin.base import OperationsAdmin, act, manages
-from django_reliable_jobs.admin.display import badge, reason
 from django_reliable_jobs.admin.paging import SEARCHED, WINDOW, Path
+from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.models import Job, JobStatus, Worker
 
 TIME = '<span class="job-time">{}</span>'

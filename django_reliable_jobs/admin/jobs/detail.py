@@ -11,9 +11,8 @@ from django.http import HttpRequest, HttpResponseBase
 from django.utils.translation import gettext
 
 from django_reliable_jobs import payload
-from django_reliable_jobs.definitions import redaction
-from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.admin.display import CUT, cut, pretty, reason, sized
+from django_reliable_jobs.definitions import redaction, registry
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import PayloadError, UnknownJob
 from django_reliable_jobs.models import CronRun, Job, JobCheckpoint, JobStatus, Worker

@@ -16,11 +16,11 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.admin.jobs import paths as jobs_paths
+from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.models import CronSchedule, Job, JobStatus, QueueState, Worker
-from django_reliable_jobs.values.states import FINISHED
 from django_reliable_jobs.store.queues_with_work import discover
+from django_reliable_jobs.values.states import FINISHED
 
 #: Values that one filter offers; any other can be given in the address.
 MOST = 200

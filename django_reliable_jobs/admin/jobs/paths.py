@@ -11,8 +11,8 @@ from django.db.models import Case, F, Func, IntegerField, Q, QuerySet, TextField
 from django.db.models.functions import Cast, Now
 from django.db.models.lookups import GreaterThan
 
-from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.admin.paging import Path
+from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.models import CronRun, Job, JobAttempt, JobStatus
 from django_reliable_jobs.operations.overview.slices import MOST_ATTEMPTS
 from django_reliable_jobs.values.states import FINISHED, UNFINISHED

@@ -18,12 +18,12 @@ from django.urls import NoReverseMatch, URLPattern, path, reverse
 from django.utils.translation import gettext as _
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.admin.base import APP, OperationsAdmin
 from django_reliable_jobs.admin.charts import legend
 from django_reliable_jobs.admin.jobs.filters import FAILED_LATELY
 from django_reliable_jobs.admin.overview.problems import FORGOTTEN, problems
 from django_reliable_jobs.admin.overview.rows import queue_row, schedule_row, worker_row
+from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.models import CronRun, CronSchedule, Job, QueueState, Worker
 from django_reliable_jobs.operations.overview.figures import overview
 

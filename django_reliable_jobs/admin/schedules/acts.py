@@ -15,12 +15,12 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.control import schedules as schedule_control
 from django_reliable_jobs.admin.base import OperationsAdmin, act
 from django_reliable_jobs.admin.schedules.backfill import backfill_page
 from django_reliable_jobs.admin.schedules.form import PREVIEW
 from django_reliable_jobs.admin.schedules.preview import Preview, preview
 from django_reliable_jobs.admin.schedules.widgets import MomentField, aware
+from django_reliable_jobs.control import schedules as schedule_control
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import CronSchedule
 from django_reliable_jobs.store.schedules import due as schedule_due

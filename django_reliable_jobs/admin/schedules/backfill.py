@@ -12,11 +12,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.control import schedules as schedule_control
 from django_reliable_jobs.admin.schedules.widgets import MomentField, aware, shown
+from django_reliable_jobs.control import schedules as schedule_control
 from django_reliable_jobs.errors import ReliableJobsError
-from django_reliable_jobs.models import CronSchedule
 from django_reliable_jobs.firing.by_hand import MAX_BACKFILL
+from django_reliable_jobs.models import CronSchedule
 from django_reliable_jobs.schedules import FiringRules, as_timetable, fires
 from django_reliable_jobs.store.schedules import due as schedule_due
 from django_reliable_jobs.store.schedules import skipped as skips

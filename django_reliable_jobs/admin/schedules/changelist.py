@@ -18,16 +18,15 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.definitions import redaction
-from django_reliable_jobs.definitions import registry
-from django_reliable_jobs.control import schedules as schedule_control
-from django_reliable_jobs.definitions import schedule as scheduling
 from django_reliable_jobs.admin.base import manages
 from django_reliable_jobs.admin.display import badge, pretty
 from django_reliable_jobs.admin.overview.words import moment, short_moment
 from django_reliable_jobs.admin.paging import Path
 from django_reliable_jobs.admin.schedules.acts import ScheduleActs
 from django_reliable_jobs.admin.schedules.form import RULES, ScheduleForm
+from django_reliable_jobs.control import schedules as schedule_control
+from django_reliable_jobs.definitions import redaction, registry
+from django_reliable_jobs.definitions import schedule as scheduling
 from django_reliable_jobs.errors import ReliableJobsError, UnknownJob
 from django_reliable_jobs.models import CronRun, CronSchedule
 

@@ -12,10 +12,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_reliable_jobs import conf, payload
-from django_reliable_jobs.definitions import redaction
-from django_reliable_jobs.definitions import registry
-from django_reliable_jobs.definitions import schedule as scheduling
 from django_reliable_jobs.admin.schedules.widgets import MomentField
+from django_reliable_jobs.definitions import redaction, registry
+from django_reliable_jobs.definitions import schedule as scheduling
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import PayloadError, UnknownJob
 from django_reliable_jobs.models import CronSchedule

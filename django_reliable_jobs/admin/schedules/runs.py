@@ -13,9 +13,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_reliable_jobs.admin.jobs import filters as jobs_filters
 from django_reliable_jobs.admin.base import OperationsAdmin, manages
 from django_reliable_jobs.admin.display import badge
+from django_reliable_jobs.admin.jobs import filters as jobs_filters
 from django_reliable_jobs.admin.jobs.filters import SPANS, Choice
 from django_reliable_jobs.admin.overview.words import moment, span
 from django_reliable_jobs.admin.paging import Path

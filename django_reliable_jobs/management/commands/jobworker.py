@@ -12,10 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.worker.processes import reload
-from django_reliable_jobs.worker.processes import supervisor
-from django_reliable_jobs.worker.processes.open_files import too_many_slots
 from django_reliable_jobs.worker.options import WorkerOptions, parse_queues
+from django_reliable_jobs.worker.processes import reload, supervisor
+from django_reliable_jobs.worker.processes.open_files import too_many_slots
 
 
 class Command(BaseCommand):

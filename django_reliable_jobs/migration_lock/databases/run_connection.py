@@ -10,8 +10,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
 from django_reliable_jobs.migration_lock.databases.backend import LockBackend
-from django_reliable_jobs.migration_lock.identity import run_mark
 from django_reliable_jobs.migration_lock.databases.postgres import KEEPALIVES, PostgresLock
+from django_reliable_jobs.migration_lock.identity import run_mark
 from django_reliable_jobs.migration_lock.target import Target
 
 #: What of the direct alias the migrated one takes over.

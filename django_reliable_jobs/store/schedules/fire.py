@@ -18,10 +18,10 @@ from uuid import UUID
 from django.db import transaction
 
 from django_reliable_jobs.models import CronRun, Job
-from django_reliable_jobs.values.states import UNFINISHED
 from django_reliable_jobs.store.key_holders import expire_holders, jobs_of
 from django_reliable_jobs.store.schedules.due import Due
 from django_reliable_jobs.store.statements import run
+from django_reliable_jobs.values.states import UNFINISHED
 
 Outcome = CronRun.Outcome
 

@@ -15,17 +15,17 @@ from uuid import UUID
 from django.db import connections, transaction
 
 from django_reliable_jobs import conf, payload
-from django_reliable_jobs.running.attempt import Attempt
-from django_reliable_jobs.running.context import JobContext, invocation
+from django_reliable_jobs.connections.own_connection import read_committed
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import LeaseLost, StopHandler
-from django_reliable_jobs.values.outcome import Outcome
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.running.context import JobContext, invocation
 from django_reliable_jobs.running.returned import refuse_awaitable, refuse_unrun
-from django_reliable_jobs.connections.own_connection import read_committed
 from django_reliable_jobs.store.exchange import Offer
 from django_reliable_jobs.store.settle_atomic import bound_idle, settle
-from django_reliable_jobs.worker.handlers import executor
+from django_reliable_jobs.values.outcome import Outcome
 from django_reliable_jobs.worker import log
+from django_reliable_jobs.worker.handlers import executor
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -14,10 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from django_reliable_jobs import conf, payload
-from django_reliable_jobs.values import outcome
 from django_reliable_jobs.definitions import redaction
-from django_reliable_jobs.running.attempt import Attempt
-from django_reliable_jobs.values.backoff import retry_delay
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import (
     DeadlineExceeded,
@@ -29,9 +26,13 @@ from django_reliable_jobs.errors import (
     Snooze,
     StopHandler,
 )
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.running.returned import refuse_unrun
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.backoff import retry_delay
+from django_reliable_jobs.values.error_text import describe_exception, safe_text
 from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.values.outcome import ErrorRecord, Outcome
-from django_reliable_jobs.running.returned import refuse_unrun
 from django_reliable_jobs.values.states import (
     REASON_ATTEMPTS,
     REASON_DEADLINE,
@@ -39,7 +40,6 @@ from django_reliable_jobs.values.states import (
     REASON_REQUESTED,
     REASON_RESULT,
 )
-from django_reliable_jobs.values.error_text import describe_exception, safe_text
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
+from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.values.outcome import ErrorRecord, Outcome
 from django_reliable_jobs.worker.handlers import executor

@@ -19,14 +19,14 @@ from typing import NoReturn
 from uuid import UUID
 
 from django_reliable_jobs.definitions import registry
-from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.errors import UnknownJob
+from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.values.outcome import ErrorRecord
 from django_reliable_jobs.worker.handlers import executor
 from django_reliable_jobs.worker.handlers.isolated_runner import Ended, Hello, Progress, RunJob, StopJob, Tidied
-from django_reliable_jobs.worker.processes.process_group import kill_group, lead_a_group
 from django_reliable_jobs.worker.handlers.runner import Runner
+from django_reliable_jobs.worker.processes.process_group import kill_group, lead_a_group
 from django_reliable_jobs.worker.signals import install
 
 logger = logging.getLogger("django_reliable_jobs.worker")

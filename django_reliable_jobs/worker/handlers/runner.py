@@ -16,18 +16,22 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_reliable_jobs.running.attempt import Attempt
-from django_reliable_jobs.running.context import JobContext, invocation
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import StopHandler
-from django_reliable_jobs.values.outcome import Outcome
-from django_reliable_jobs.running.returned import has_to_be_awaited, to_the_end
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.running.context import JobContext, invocation
 from django_reliable_jobs.running.interrupt import Target
-from django_reliable_jobs.worker.handlers import atomic
-from django_reliable_jobs.worker.handlers import executor
-from django_reliable_jobs.worker.handlers import infrastructure
-from django_reliable_jobs.worker.handlers.handler_connections import Traces, cancel_queries, close_all, drop_the_dead, tidy
+from django_reliable_jobs.running.returned import has_to_be_awaited, to_the_end
+from django_reliable_jobs.values.outcome import Outcome
+from django_reliable_jobs.worker.handlers import atomic, executor, infrastructure
 from django_reliable_jobs.worker.handlers.coroutines import CoroutineRunner
+from django_reliable_jobs.worker.handlers.handler_connections import (
+    Traces,
+    cancel_queries,
+    close_all,
+    drop_the_dead,
+    tidy,
+)
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

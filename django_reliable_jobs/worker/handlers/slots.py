@@ -15,16 +15,16 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from uuid import UUID
 
-from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import LeaseLost
+from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.values.outcome import UNBEGUN, Outcome
-from django_reliable_jobs.worker.handlers import executor
 from django_reliable_jobs.worker import log
+from django_reliable_jobs.worker.handlers import executor
 from django_reliable_jobs.worker.handlers.isolated_runner import IsolatedRunner
 from django_reliable_jobs.worker.handlers.runner import Runner
-from django_reliable_jobs.worker.shared_state import SharedState
 from django_reliable_jobs.worker.processes.supervisor_line import SupervisorLine
+from django_reliable_jobs.worker.shared_state import SharedState
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

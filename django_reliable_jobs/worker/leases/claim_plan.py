@@ -19,9 +19,9 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import datetime
 
-from django_reliable_jobs.values.lease import Lease
-from django_reliable_jobs.store.queues_with_work import START_OF_LOOK, Look
 from django_reliable_jobs.store.exchange import BEGINNING, Exchanged, Pair, Wish
+from django_reliable_jobs.store.queues_with_work import START_OF_LOOK, Look
+from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.worker.options import QueueFilter
 
 #: Seconds between two full looks while there is work, and between two parts of one: 20 times what one costs, within these bounds.

@@ -19,31 +19,31 @@ from uuid import UUID
 from django.db import Error as DatabaseTrouble
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.values import outcome
-from django_reliable_jobs.definitions import registry
-from django_reliable_jobs.running.attempt import Attempt
-from django_reliable_jobs.values.elapsed import elapsed
-from django_reliable_jobs.errors import UnknownJob
-from django_reliable_jobs.values.lease import Lease, LeaseKey
-from django_reliable_jobs.values.states import CLAIMABLE
-from django_reliable_jobs.store import notify
 from django_reliable_jobs.connections.own_connection import own_connection
-from django_reliable_jobs.store.queues_with_work import look
+from django_reliable_jobs.definitions import registry
+from django_reliable_jobs.errors import UnknownJob
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.exchange import Offer, Wish, exchange
+from django_reliable_jobs.store.queues_with_work import look
 from django_reliable_jobs.store.reap import release_unheld
 from django_reliable_jobs.store.still_waiting import still_waiting
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.elapsed import elapsed
+from django_reliable_jobs.values.lease import Lease, LeaseKey
+from django_reliable_jobs.values.states import CLAIMABLE
 from django_reliable_jobs.worker import log
+from django_reliable_jobs.worker.handlers.slots import SlotPool
 from django_reliable_jobs.worker.leases.claim_plan import Claiming
 from django_reliable_jobs.worker.leases.heartbeat import Heart
 from django_reliable_jobs.worker.leases.held_leases import Ledger, offer_of
-from django_reliable_jobs.worker.options import WorkerOptions
-from django_reliable_jobs.worker.statement_deadline import Patience
 from django_reliable_jobs.worker.leases.prefetch import MOST_BYTES, STALLED, Prefetch
-from django_reliable_jobs.worker.retry_pause import retry_pause
-from django_reliable_jobs.worker.shared_state import ENGINE
-from django_reliable_jobs.worker.handlers.slots import SlotPool
 from django_reliable_jobs.worker.leases.unknown_names import UnknownNames
 from django_reliable_jobs.worker.leases.waiting import Waiting
+from django_reliable_jobs.worker.options import WorkerOptions
+from django_reliable_jobs.worker.retry_pause import retry_pause
+from django_reliable_jobs.worker.shared_state import ENGINE
+from django_reliable_jobs.worker.statement_deadline import Patience
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -22,22 +22,22 @@ from django.db import Error as DatabaseTrouble
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.definitions import registry
-from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.errors import JobCancelled, LeaseLost
 from django_reliable_jobs.store import worker_row as presence
-from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.store.exchange import Standing, standings
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
+from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.worker import log
 from django_reliable_jobs.worker.leases.database_contact import Contact
 from django_reliable_jobs.worker.leases.held_leases import Ledger
-from django_reliable_jobs.worker.log_thread import LogThread
-from django_reliable_jobs.worker.statement_deadline import Patience
 from django_reliable_jobs.worker.leases.prefetch import Prefetch
+from django_reliable_jobs.worker.leases.progress import Look, Progress, end_process
+from django_reliable_jobs.worker.log_thread import LogThread
 from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import HEARTBEAT, SharedState
-from django_reliable_jobs.worker.leases.progress import Look, Progress, end_process
+from django_reliable_jobs.worker.statement_deadline import Patience
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -15,12 +15,12 @@ from uuid import UUID
 from django.db import DataError
 from django.db import Error as DatabaseTrouble
 
-from django_reliable_jobs.values import outcome
 from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.store.exchange import Offer, Standing, standings
+from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.values.outcome import UNBEGUN, ErrorRecord
 from django_reliable_jobs.values.states import REASON_NOT_STORED, JobStatus
-from django_reliable_jobs.store.exchange import Offer, Standing, standings
 from django_reliable_jobs.worker import log
 from django_reliable_jobs.worker.shared_state import SharedState
 

@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from django_reliable_jobs import conf
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.store import names as store
-from django_reliable_jobs.store.queues_with_work import Work
 from django_reliable_jobs.store.exchange import Exchanged, Wish
+from django_reliable_jobs.store.queues_with_work import Work
 from django_reliable_jobs.worker import log
 
 #: Seconds for which a name is passed over before a row of it is looked at again: whoever knew it may be gone.

@@ -18,8 +18,8 @@ from collections import deque
 from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.values.outcome import UNBEGUN
-from django_reliable_jobs.worker.leases.prefetch import HOLD, STALLED
 from django_reliable_jobs.worker.handlers.slots import SlotPool
+from django_reliable_jobs.worker.leases.prefetch import HOLD, STALLED
 
 #: Seconds for which the answer of the database is good.
 FRESH = 0.1

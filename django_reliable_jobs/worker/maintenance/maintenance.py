@@ -21,20 +21,20 @@ from django.db import Error as DatabaseTrouble
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.values.states import JobStatus
-from django_reliable_jobs.store import notify, reap
 from django_reliable_jobs.connections.own_connection import own_connection
-from django_reliable_jobs.worker import log
-from django_reliable_jobs.worker.maintenance import token_sequence
+from django_reliable_jobs.store import notify, reap
 from django_reliable_jobs.values.batch_size import BatchSize
+from django_reliable_jobs.values.states import JobStatus
+from django_reliable_jobs.worker import log
 from django_reliable_jobs.worker.leases.database_contact import Contact
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.leases.unknown_names import NameJudge, UnknownNames
+from django_reliable_jobs.worker.maintenance import token_sequence
 from django_reliable_jobs.worker.maintenance.pruning import Pruning
-from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.maintenance.rights import Rights
 from django_reliable_jobs.worker.maintenance.scheduler import Scheduler
+from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import MAINTENANCE, SharedState
-from django_reliable_jobs.worker.leases.unknown_names import NameJudge, UnknownNames
+from django_reliable_jobs.worker.statement_deadline import Patience
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

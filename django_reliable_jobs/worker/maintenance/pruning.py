@@ -11,11 +11,11 @@ from functools import partial
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.values.states import JobStatus
 from django_reliable_jobs.store import guards, names
 from django_reliable_jobs.store import worker_row as presence
 from django_reliable_jobs.store.prune import prune, prune_attempts, prune_runs
 from django_reliable_jobs.values.batch_size import BatchSize
+from django_reliable_jobs.values.states import JobStatus
 from django_reliable_jobs.worker.statement_deadline import Patience
 
 BATCH = 1000

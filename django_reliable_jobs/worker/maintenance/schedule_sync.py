@@ -21,8 +21,8 @@ from django.db import OperationalError, transaction
 
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.definitions import schedule as scheduling
-from django_reliable_jobs.schedules import next_fire
 from django_reliable_jobs.definitions.schedule import ScheduleDefinition
+from django_reliable_jobs.schedules import next_fire
 from django_reliable_jobs.store.schedules import due as schedule_due
 from django_reliable_jobs.store.schedules import rows
 from django_reliable_jobs.store.schedules.rows import Drift, Standing

@@ -18,6 +18,7 @@ from django.db import Error as DatabaseTrouble
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.definitions import registry
+from django_reliable_jobs.firing.plan import plan_firing
 from django_reliable_jobs.firing.runs import MOST_RUNS, fire_alone
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.schedules import due as schedule_due
@@ -25,7 +26,6 @@ from django_reliable_jobs.store.schedules import fire as store
 from django_reliable_jobs.store.schedules.due import Due
 from django_reliable_jobs.store.schedules.fire import Fired, Firing, Outcome
 from django_reliable_jobs.values.error_text import safe_text
-from django_reliable_jobs.firing.plan import plan_firing
 from django_reliable_jobs.worker.maintenance.schedule_sync import ScheduleSync
 from django_reliable_jobs.worker.maintenance.schedule_trouble import ScheduleTrouble
 

@@ -6,9 +6,9 @@ import logging
 
 from django.db import Error as DatabaseTrouble
 
-from django_reliable_jobs.values.log_limit import LogLimit
-from django_reliable_jobs.store import tokens
 from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.store import tokens
+from django_reliable_jobs.values.log_limit import LogLimit
 from django_reliable_jobs.worker import log
 
 logger = logging.getLogger("django_reliable_jobs.worker")

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from django_reliable_jobs.worker.maintenance.maintenance import DEAD_FOR, DeadWorker
 from django_reliable_jobs.worker.processes.process_watch import ProcessWatch
-from django_reliable_jobs.worker.shared_state import SharedState
 from django_reliable_jobs.worker.processes.supervisor_line import WorkerLine
+from django_reliable_jobs.worker.shared_state import SharedState
 
 #: A worker that died within this many seconds of its start is started again with a pause, doubled each time.
 SHORT_LIFE = 5.0

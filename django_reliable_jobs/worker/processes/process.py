@@ -29,36 +29,35 @@ from uuid import UUID
 from django.db import Error as DatabaseTrouble
 
 from django_reliable_jobs import __version__, conf
-from django_reliable_jobs.values import outcome
-from django_reliable_jobs.definitions import registry
-from django_reliable_jobs.running.attempt import Attempt
-from django_reliable_jobs.errors import LeaseLost
-from django_reliable_jobs.values.outcome import Outcome
-from django_reliable_jobs.store import worker_row as presence
 from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.definitions import registry
+from django_reliable_jobs.errors import LeaseLost
+from django_reliable_jobs.running.attempt import Attempt
+from django_reliable_jobs.store import worker_row as presence
 from django_reliable_jobs.store.queues_with_work import discover, without_a_trace
-from django_reliable_jobs.worker import exit_codes
-from django_reliable_jobs.worker import log
-from django_reliable_jobs.worker.maintenance import token_sequence
+from django_reliable_jobs.values import outcome
+from django_reliable_jobs.values.outcome import Outcome
+from django_reliable_jobs.worker import exit_codes, log
 from django_reliable_jobs.worker.handlers.handler_connections import pools_that_are_too_small
+from django_reliable_jobs.worker.handlers.slots import SlotPool
 from django_reliable_jobs.worker.leases.database_contact import Contact
-from django_reliable_jobs.worker.watchdog import Watchdog
 from django_reliable_jobs.worker.leases.engine import BURST_WAITS, Engine, Told
-from django_reliable_jobs.worker.processes.flushing import flush, within
 from django_reliable_jobs.worker.leases.heartbeat import Heart
 from django_reliable_jobs.worker.leases.held_leases import Ledger
 from django_reliable_jobs.worker.leases.listener import Listener
-from django_reliable_jobs.worker.maintenance.maintenance import DeadWorker, Maintenance
-from django_reliable_jobs.worker.options import WorkerOptions
-from django_reliable_jobs.worker.statement_deadline import Patience
 from django_reliable_jobs.worker.leases.prefetch import Prefetch, most_leases
+from django_reliable_jobs.worker.maintenance import token_sequence
+from django_reliable_jobs.worker.maintenance.maintenance import DeadWorker, Maintenance
 from django_reliable_jobs.worker.maintenance.rights import Rights
+from django_reliable_jobs.worker.options import WorkerOptions
+from django_reliable_jobs.worker.processes.flushing import flush, within
+from django_reliable_jobs.worker.processes.supervisor_line import DRAIN, GO_ON, RECYCLE, SupervisorLine, dead_of, ran
 from django_reliable_jobs.worker.processes.wait_for_schema import wait_for_schema
+from django_reliable_jobs.worker.processes.wear import Wear
 from django_reliable_jobs.worker.shared_state import MAIN, SharedState
 from django_reliable_jobs.worker.signals import install
-from django_reliable_jobs.worker.handlers.slots import SlotPool
-from django_reliable_jobs.worker.processes.supervisor_line import DRAIN, GO_ON, RECYCLE, SupervisorLine, dead_of, ran
-from django_reliable_jobs.worker.processes.wear import Wear
+from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.watchdog import Watchdog
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -30,20 +30,18 @@ from uuid import UUID
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.store import statements
-from django_reliable_jobs.worker.handlers import job_child
 from django_reliable_jobs.worker import exit_codes
-from django_reliable_jobs.worker.processes.before_and_after_fork import tell_the_project, warn_of_threads
+from django_reliable_jobs.worker.handlers import job_child
 from django_reliable_jobs.worker.handlers.handler_connections import leave_nothing_open
-from django_reliable_jobs.worker.processes.flushing import flush
-from django_reliable_jobs.worker.processes.job_children import JobChildren
+from django_reliable_jobs.worker.leases.prefetch import most_leases
 from django_reliable_jobs.worker.maintenance.maintenance import DeadWorker
 from django_reliable_jobs.worker.options import WorkerOptions
+from django_reliable_jobs.worker.processes.before_and_after_fork import tell_the_project, warn_of_threads
+from django_reliable_jobs.worker.processes.flushing import flush
+from django_reliable_jobs.worker.processes.job_children import JobChildren
 from django_reliable_jobs.worker.processes.places import Place, Running, ended_how, everybody, reap_orphans
-from django_reliable_jobs.worker.leases.prefetch import most_leases
 from django_reliable_jobs.worker.processes.process import WorkerProcess
 from django_reliable_jobs.worker.processes.process_watch import ProcessWatch
-from django_reliable_jobs.worker.shared_state import SharedState
-from django_reliable_jobs.worker.signals import install
 from django_reliable_jobs.worker.processes.supervisor_line import (
     DRAIN,
     GO_ON,
@@ -53,6 +51,8 @@ from django_reliable_jobs.worker.processes.supervisor_line import (
     dead_line,
     ran_of,
 )
+from django_reliable_jobs.worker.shared_state import SharedState
+from django_reliable_jobs.worker.signals import install
 
 logger = logging.getLogger("django_reliable_jobs.supervisor")
 

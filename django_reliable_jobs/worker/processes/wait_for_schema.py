@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from django.db import Error as DatabaseTrouble
 
-from django_reliable_jobs.migration_lock import pending_migrations
 from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.migration_lock import pending_migrations
 from django_reliable_jobs.worker import log
 
 logger = logging.getLogger("django_reliable_jobs.worker")

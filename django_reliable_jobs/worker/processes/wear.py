@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from django_reliable_jobs.running import interrupt as stopping
+from django_reliable_jobs.worker.handlers.slots import SlotPool
 from django_reliable_jobs.worker.leases.held_leases import Ledger
 from django_reliable_jobs.worker.options import WorkerOptions
-from django_reliable_jobs.worker.handlers.slots import SlotPool
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

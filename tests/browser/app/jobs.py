@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from django_reliable_jobs import JobContext, PermanentFailure, job
-from tests.probes.models import Mark
+from tests.support.probes.models import Mark
 
 
 @job(name="browser.charge_card", queue="payments", max_attempts=2, backoff=[0.1], redact=["card"])

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 from testproject.postgres import PROJECT_ROOT, EmbeddedPostgres, django_database
-from tests.processes.fleet import JobWorker
 from tests.processes.upgrade.previous import commit_before_the_newest_migration, newest_migration, unpack
+from tests.support.fleet import JobWorker
 
 PROJECT = Path(__file__).parent / "project"
 #: What a statement says in the log that does not fit the schema.

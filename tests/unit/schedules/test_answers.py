@@ -7,8 +7,7 @@ from datetime import datetime
 import pytest
 
 from django_reliable_jobs.schedules import ScheduleError, as_timetable, next_fires
-
-from .oracle import utc, utcs
+from tests.support.schedules.oracle import utc, utcs
 
 NEW_YORK = "America/New_York"
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_reliable_jobs.values.durations import MAX_SECONDS
 from django_reliable_jobs.schedules import Every, ScheduleError, as_timetable, next_fires
 from django_reliable_jobs.schedules.timetable import EPOCH
-
-from .oracle import utc, utcs
+from django_reliable_jobs.values.durations import MAX_SECONDS
+from tests.support.schedules.oracle import utc, utcs
 
 PERIODS = st.integers(1, int(MAX_SECONDS))
 MOMENTS = st.datetimes(

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.schedules import CronExpression, Every, ScheduleError, as_timetable, next_fires
 from django_reliable_jobs.schedules.expression import parse_expression
-
-from .oracle import utc
+from tests.support.schedules.oracle import utc
 
 ALL_DAYS = set(range(7))
 

@@ -22,8 +22,7 @@ from django_reliable_jobs.schedules import (
     next_fire,
     plan,
 )
-
-from .oracle import utc, utcs
+from tests.support.schedules.oracle import utc, utcs
 
 HOURLY = as_timetable("0 * * * *", "UTC")
 NOON = utc("2026-08-01T12:00")

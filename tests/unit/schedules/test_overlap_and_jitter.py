@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_reliable_jobs.schedules import Action, Overlap, Unfinished, decide, decide_all, jitter
-
-from .oracle import utc, utcs
+from tests.support.schedules.oracle import utc, utcs
 
 NOON = utc("2026-08-01T12:00")
 FIRES = utcs("2026-08-01", "2026-08-02", "2026-08-03")

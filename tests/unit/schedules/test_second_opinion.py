@@ -13,8 +13,7 @@ import pytest
 from cronsim import CronSim, CronSimError
 
 from django_reliable_jobs.schedules import CronExpression, ScheduleError, next_fires
-
-from .oracle import Oracle, change_times, clock, kinds_of_zones, stamp, utc, utcs
+from tests.support.schedules.oracle import Oracle, change_times, clock, kinds_of_zones, stamp, utc, utcs
 
 START, END = utc("2026-01-01"), utc("2028-01-01")
 

@@ -12,8 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_reliable_jobs.schedules import CronExpression, next_fires
-
-from .oracle import DAY, MINUTE, Oracle, change_times, clock, kinds_of_zones, pairs, stamp, utc, zone_names
+from tests.support.schedules.oracle import (
+    DAY,
+    MINUTE,
+    Oracle,
+    change_times,
+    clock,
+    kinds_of_zones,
+    pairs,
+    stamp,
+    utc,
+    zone_names,
+)
 
 START, END = utc("2026-01-01"), utc("2028-01-01")
 FIRST, LAST = stamp(START), stamp(END)

@@ -11,8 +11,9 @@ import django
 
 django.setup()
 
-import django_reliable_jobs  # noqa: E402
 from deploy import jobs  # noqa: E402
+
+import django_reliable_jobs  # noqa: E402
 from django_reliable_jobs import AlreadyEnqueued, control  # noqa: E402
 from django_reliable_jobs.models import CronRun, Job  # noqa: E402
 

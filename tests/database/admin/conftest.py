@@ -1,0 +1,9 @@
+from tests.support.admin.fixtures import (
+    root,
+    staff,
+)
+
+__all__ = [
+    "root",
+    "staff",
+]

@@ -1,7 +1,0 @@
-from django.apps import AppConfig
-
-
-class GuardedConfig(AppConfig):
-    name = "tests.guards.app"
-    label = "guarded"
-    default_auto_field = "django.db.models.BigAutoField"
