@@ -22,7 +22,7 @@ SHORTEST = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingProblem:
     """One thing that is wrong. `key` is as in the settings, with a dot before a nested one ("RETENTION.DONE")."""
 
     key: str
@@ -36,9 +36,9 @@ Check = Callable[[Any, str], Any]
 Section = Mapping[str, tuple[Any, Check]]
 
 
-def parse(raw: object) -> tuple[dict[str, Any], list[Problem]]:
+def parse(raw: object) -> tuple[dict[str, Any], list[SettingProblem]]:
     """Return the values in force, defaults filled in, and all problems; while there are problems, use no value."""
-    problems: list[Problem] = []
+    problems: list[SettingProblem] = []
     values = dict(_section(raw, _KEYS, "", problems))
     if isinstance(raw, Mapping) and "LEASE" in values:
         if "HEARTBEAT" not in raw:  # so that a shorter LEASE alone is a complete change
@@ -47,32 +47,34 @@ def parse(raw: object) -> tuple[dict[str, Any], list[Problem]]:
     return values, problems
 
 
-def _between_keys(values: Mapping[str, Any]) -> list[Problem]:
+def _between_keys(values: Mapping[str, Any]) -> list[SettingProblem]:
     problems = []
     lease = values["LEASE"]
     heartbeat, poll = values.get("HEARTBEAT", 0.0), values.get("POLL", 0.0)  # missing: has a problem of its own
     if heartbeat > lease / 3 + 1e-9:
         message = f"{_label('HEARTBEAT')} ({heartbeat:g} seconds) must be at most a third of LEASE ({lease:g} seconds)."
         hint = "A lease has to survive two lost heartbeats; leave HEARTBEAT out to have it follow LEASE."
-        problems.append(Problem("HEARTBEAT", message, hint))
+        problems.append(SettingProblem("HEARTBEAT", message, hint))
     if poll > lease:
         message = f"{_label('POLL')} ({poll:g} seconds) must not be longer than LEASE ({lease:g} seconds)."
-        problems.append(Problem("POLL", message, "POLL is how long a job waits if its notification is lost."))
+        problems.append(SettingProblem("POLL", message, "POLL is how long a job waits if its notification is lost."))
     return problems
 
 
 def _section(
-    raw: object, keys: Mapping[str, tuple[Any, Check | _Keys]], path: str, problems: list[Problem]
+    raw: object, keys: Mapping[str, tuple[Any, Check | _Keys]], path: str, problems: list[SettingProblem]
 ) -> Mapping[str, Any]:
     """Parse one dict, at the top or nested; keys that are not given have their defaults."""
     if not isinstance(raw, Mapping):
-        problems.append(Problem(path, f"{_label(path)} must be a dict, not {type(raw).__name__}.", _expected(keys)))
+        problems.append(
+            SettingProblem(path, f"{_label(path)} must be a dict, not {type(raw).__name__}.", _expected(keys))
+        )
         return {}
     values: dict[str, Any] = {}
     for key in [key for key in raw if key not in keys]:
         close = get_close_matches(str(key).upper(), keys, 1)
         hint = f'Did you mean "{close[0]}"?' if close else _expected(keys)
-        problems.append(Problem(_join(path, key), f"{_label(_join(path, key))} is not a setting.", hint))
+        problems.append(SettingProblem(_join(path, key), f"{_label(_join(path, key))} is not a setting.", hint))
     for key, (default, check) in keys.items():
         where, value = _join(path, key), raw.get(key, default)
         try:
@@ -81,7 +83,7 @@ def _section(
             else:
                 values[key] = check(value, _label(where))
         except (TypeError, ValueError) as error:
-            problems.append(Problem(where, f"{error}.", f"The default is {default!r}."))
+            problems.append(SettingProblem(where, f"{error}.", f"The default is {default!r}."))
     return MappingProxyType(values)
 
 

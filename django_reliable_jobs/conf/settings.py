@@ -14,10 +14,10 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_reliable_jobs.conf.keys import Problem, parse
+from django_reliable_jobs.conf.keys import SettingProblem, parse
 from django_reliable_jobs.values.backoff import Backoff
 
-__all__ = ["Problem", "Settings", "current", "problems"]
+__all__ = ["SettingProblem", "Settings", "current", "problems"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def current() -> Settings:
     return _current or _load()
 
 
-def problems(raw: object) -> list[Problem]:
+def problems(raw: object) -> list[SettingProblem]:
     """Return what is wrong with `raw` (a value for `settings.RELIABLE_JOBS`); an empty list when it is fine."""
     return parse(raw)[1]
 

@@ -73,7 +73,7 @@ def save_schedule(
     with transaction.atomic(using=alias):
         while True:
             # No loop but the first time: somebody has just made one of this name.
-            _only_peoples(_locked(alias, name))
+            _refuse_code_owned(_locked(alias, name))
             now = schedule_due.now(alias)
             schedule_rows.save(alias, definition, next_fire(timetable, firing_rules, now), now)
             if not schedule_rows.drift(alias, [definition], alive=0.0):
@@ -95,7 +95,7 @@ def delete_schedule(name: str, *, using: str | None = None) -> bool:
         if there is None:
             return False
         if scheduling.app_of(there.source) in {config.label for config in apps.get_app_configs()}:
-            _only_peoples(there)
+            _refuse_code_owned(there)
         schedule_rows.delete(alias, name)
         return True
 
@@ -139,7 +139,7 @@ def _locked(alias: str, name: str) -> CronSchedule | None:
     return rows.select_for_update(no_key=True).first()
 
 
-def _only_peoples(schedule: CronSchedule | None) -> None:
+def _refuse_code_owned(schedule: CronSchedule | None) -> None:
     if schedule is not None and schedule.source:
         raise ScheduleOwnedByCode(
             f"schedule {schedule.name!r} is defined by the code of the app {schedule.source!r}; change it there."

@@ -19,7 +19,7 @@ from django_reliable_jobs.connections.own_connection import close
 from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.database import in_transaction, reachable
 from django_reliable_jobs.guards.protocol import GuardStore, current_store
-from django_reliable_jobs.guards.store_threads import Helpers
+from django_reliable_jobs.guards.store_threads import StoreThreads
 from django_reliable_jobs.store.guards import PRUNE_AGE, prune
 from django_reliable_jobs.values.names import check_text
 
@@ -35,9 +35,9 @@ SAY_AGAIN = 60.0
 PRUNE_SHARE = 0.01
 PRUNE_BATCH = 1000
 
-_callers = Helpers(16)
+_callers = StoreThreads(16)
 #: Renewals must not stand in line behind callers.
-_keepers = Helpers(4)
+_keepers = StoreThreads(4)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class Terms:
     period: Timetable | None = None
 
 
-class Tenure:
+class GuardedRun:
     """The lease from its claim to its end, for whoever runs the function. Times are those of `elapsed()`."""
 
     def __init__(self, terms: Terms, token: int, asked: float) -> None:
@@ -72,7 +72,7 @@ class Tenure:
         self._done_until: float | None = None
 
     @classmethod
-    def begin(cls, terms: Terms) -> Tenure | None:
+    def begin(cls, terms: Terms) -> GuardedRun | None:
         """Claim the key; None if somebody has it. Raises GuardUnavailable, and RuntimeError inside `atomic()`."""
         refuse_in_transaction(terms.verb)
         asked = elapsed()

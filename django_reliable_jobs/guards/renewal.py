@@ -9,20 +9,20 @@ from collections.abc import Callable
 
 from django_reliable_jobs.errors import GuardUnavailable
 from django_reliable_jobs.guards.guard import complaints
-from django_reliable_jobs.guards.lease import Tenure
+from django_reliable_jobs.guards.lease import GuardedRun
 from django_reliable_jobs.values.elapsed import elapsed
 
 logger = logging.getLogger("django_reliable_jobs.guards")
 
 
-class Keeper:
+class Renewal:
     """Renews a lease every third of its ttl until `stop`; tells by `on_loss`, in its own thread, when it is lost.
 
     The thread knows the keeper only weakly: if whoever made it is gone without a `stop` (an exception from outside can
     hit any line), the lease is left to expire.
     """
 
-    def __init__(self, tenure: Tenure, on_loss: Callable[[], None]) -> None:
+    def __init__(self, tenure: GuardedRun, on_loss: Callable[[], None]) -> None:
         self._stopped = threading.Event()
         arguments = (weakref.ref(self), tenure, self._stopped, on_loss)
         threading.Thread(target=_keep, args=arguments, name="reliable-jobs-guard-keeper", daemon=True).start()
@@ -32,7 +32,9 @@ class Keeper:
         self._stopped.set()
 
 
-def _keep(keeper: weakref.ref[Keeper], tenure: Tenure, stopped: threading.Event, on_loss: Callable[[], None]) -> None:
+def _keep(
+    keeper: weakref.ref[Renewal], tenure: GuardedRun, stopped: threading.Event, on_loss: Callable[[], None]
+) -> None:
     ttl, lease, guard = tenure.terms.ttl, tenure.lease, tenure.terms.guard
     pause = ttl / 3
     while not stopped.wait(max(0.0, min(pause, tenure.safe_until - elapsed()))) and keeper() is not None:

@@ -14,9 +14,9 @@ from django_reliable_jobs import conf
 from django_reliable_jobs.definitions.job import is_coroutine_function
 from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.guards.guard import Guard
-from django_reliable_jobs.guards.lease import GuardLease, Tenure, Terms, current
+from django_reliable_jobs.guards.lease import GuardedRun, GuardLease, Terms, current
 from django_reliable_jobs.guards.periods import Period, as_period
-from django_reliable_jobs.guards.renewal import Keeper
+from django_reliable_jobs.guards.renewal import Renewal
 from django_reliable_jobs.running.context import current_job
 from django_reliable_jobs.running.interrupt import Target
 from django_reliable_jobs.running.returned import awaited_here, has_to_be_awaited, refuse_unrun, to_the_end
@@ -95,7 +95,7 @@ def _once(verb: str, key: str, period: Period | None, using: str | None) -> Term
 
 
 def _run(terms: Terms, fn: Callable[..., T], args: Any, kwargs: Any) -> GuardResult[T]:
-    tenure = Tenure.begin(terms)
+    tenure = GuardedRun.begin(terms)
     if tenure is None:
         return GuardResult(False)
     run = _Run(tenure.lease)
@@ -205,7 +205,7 @@ def _interrupt(target: Target, lease: GuardLease) -> None:
 async def _arun(terms: Terms, fn: Function[T], args: Any, kwargs: Any) -> GuardResult[T]:
     if not is_coroutine_function(fn):
         return await sync_to_async(_run)(terms, cast(Callable[..., T], fn), args, kwargs)
-    tenure = await sync_to_async(Tenure.begin)(terms)
+    tenure = await sync_to_async(GuardedRun.begin)(terms)
     if tenure is None:
         return GuardResult(False)
     lease, loop, me = tenure.lease, asyncio.get_running_loop(), asyncio.current_task()
@@ -244,6 +244,6 @@ class _NoKeeper:
         pass
 
 
-def _keeper(tenure: Tenure, on_loss: Callable[[], None]) -> Keeper | _NoKeeper:
-    """There is nothing to keep in a `TestCase`; see `Tenure.begin`."""
-    return _NoKeeper() if tenure.terms.guard.joins else Keeper(tenure, on_loss)
+def _keeper(tenure: GuardedRun, on_loss: Callable[[], None]) -> Renewal | _NoKeeper:
+    """There is nothing to keep in a `TestCase`; see `GuardedRun.begin`."""
+    return _NoKeeper() if tenure.terms.guard.joins else Renewal(tenure, on_loss)

@@ -73,7 +73,7 @@ class _Call(Generic[T]):
         return self._value
 
 
-class Helpers:
+class StoreThreads:
     """At most `limit` threads, started as they are needed."""
 
     def __init__(self, limit: int) -> None:

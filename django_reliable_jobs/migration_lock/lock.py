@@ -12,7 +12,7 @@ from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django_reliable_jobs import conf
 from django_reliable_jobs.errors import MigrationLockLost
 from django_reliable_jobs.migration_lock.databases.backend import LockBackend
-from django_reliable_jobs.migration_lock.target import Target, backend_for, target_for
+from django_reliable_jobs.migration_lock.target import LockTarget, backend_for, target_for
 from django_reliable_jobs.migration_lock.waiting import Report, acquire
 from django_reliable_jobs.values.durations import Duration, seconds
 
@@ -27,7 +27,7 @@ PATIENCE = 30.0
 class MigrationLock:
     """A lock that is held. `check()` says whether it still is."""
 
-    def __init__(self, backend: LockBackend | None, target: Target, report: Report) -> None:
+    def __init__(self, backend: LockBackend | None, target: LockTarget, report: Report) -> None:
         self.backend = backend
         self.target = target
         self._report = report

@@ -36,7 +36,7 @@ def remember_names() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LockTarget:
     """`alias` is migrated; the lock and the statements go to `way`, which is the same alias or the direct one.
 
     `test`: somebody has given the alias another database since the start, as test runners do.
@@ -51,7 +51,7 @@ class Target:
         return self.way != self.alias
 
 
-def target_for(alias: str) -> Target:
+def target_for(alias: str) -> LockTarget:
     settings = conf.current()
     now = connections[alias].settings_dict["NAME"]
     test: bool = _configured_names.get(alias, now) != now
@@ -60,7 +60,7 @@ def target_for(alias: str) -> Target:
         raise ImproperlyConfigured(f'RELIABLE_JOBS["MIGRATE"]["DATABASE"] is {way!r}, which is not in DATABASES.')
     if way is None or way == alias or served_by(way) != alias or test:  # the direct way leads to the real database
         way = alias
-    return Target(alias, way, test)
+    return LockTarget(alias, way, test)
 
 
 def served_by(direct: str) -> str:
@@ -68,7 +68,7 @@ def served_by(direct: str) -> str:
     return mirrored or conf.current().database
 
 
-def backend_for(target: Target, *, refuse_pooler: bool = True) -> LockBackend | None:
+def backend_for(target: LockTarget, *, refuse_pooler: bool = True) -> LockBackend | None:
     """Return the lock of that database, not connected yet; None where it has no lock to offer."""
     match connections[target.way].vendor:
         case "postgresql":
@@ -87,7 +87,7 @@ def backend_for(target: Target, *, refuse_pooler: bool = True) -> LockBackend | 
             return None
 
 
-def _compare(target: Target, lock: PostgresLock) -> None:
+def _compare(target: LockTarget, lock: PostgresLock) -> None:
     """Look at the place from the migrated alias itself, on a second connection that is open at the same time."""
     if lock.pooled and not target.direct:
         return

@@ -4,7 +4,7 @@ Two implementations under one contract: `exchange` is one statement on PostgreSQ
 settle and one place to claim from; `portable.exchange` is the readable reference in a transaction, for other databases
 later. `tests/database/store/test_exchange_contract.py` and `test_claim_contract.py` run them all.
 
-An offer that is not in `settled` was not written. `standings` says why, and only a lost one is dropped.
+An offer that is not in `settled` was not written. `reread` says why, and only a lost one is dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from django_reliable_jobs.values.states import JobStatus
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Offer(NamedTuple):
+class Settlement(NamedTuple):
     """An outcome for a lease, with the last progress that was reported (JSON text)."""
 
     lease: Lease
@@ -34,7 +34,7 @@ class Offer(NamedTuple):
     progress: str | None = None
 
 
-class Pair(NamedTuple):
+class Source(NamedTuple):
     """Where to look for jobs: a queue and a priority, from the place (`since`, `job_id`) in their order on.
 
     `cap`, the most to take of the queue (None: no cap), is the same in all pairs of the queue. `window` bounds how many of its
@@ -50,7 +50,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(slots=True)
-class Wish:
+class ClaimRequest:
     """What the worker would take: `free` slots now, and `ahead` of free slots as far as protocol 8 allows it.
 
     `window` bounds how many candidates are looked at in each pair; rows that rivals hold locked count towards it.
@@ -62,7 +62,7 @@ class Wish:
 
     free: int = 0
     ahead: int = 0
-    pairs: Sequence[Pair] = ()
+    pairs: Sequence[Source] = ()
     window: int = 0
     unknown: Sequence[str] = ()
     light: bool = False
@@ -71,7 +71,7 @@ class Wish:
     def __post_init__(self) -> None:
         self.window = max(self.window, self.free + self.ahead)
 
-    def window_of(self, pair: Pair) -> int:
+    def window_of(self, pair: Source) -> int:
         return self.window if pair.window is None else pair.window
 
 
@@ -89,12 +89,12 @@ class Exchanged:
     def candidates(self) -> int:
         return sum(self.seen)
 
-    def full(self, wish: Wish) -> list[Pair]:
+    def full(self, wish: ClaimRequest) -> list[Source]:
         """The pairs that may have had more than was looked at."""
         return [pair for pair, seen in zip(wish.pairs, self.seen, strict=False) if seen >= wish.window_of(pair)]
 
 
-class Standing(Enum):
+class RowState(Enum):
     """Where an offer or a heartbeat stands that was not written."""
 
     BUSY = "somebody holds the row locked: offer it again"
@@ -102,7 +102,7 @@ class Standing(Enum):
     LOST = "somebody else owns the job: drop it"
 
 
-def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish: Wish) -> Exchanged:
+def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Settlement], wish: ClaimRequest) -> Exchanged:
     """Settle `offers` and claim what `wish` allows, in one statement and one commit. `lease` is in seconds."""
     if wish.light and not offers:
         return _claim(alias, worker, lease, wish)
@@ -118,7 +118,7 @@ def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wi
     return Exchanged(settled, sort_leases(lease_from(row[4:]) for row in rows[1:]), seen, bool(too_large))
 
 
-def _claim(alias: str, worker: UUID, lease: float, wish: Wish) -> Exchanged:
+def _claim(alias: str, worker: UUID, lease: float, wish: ClaimRequest) -> Exchanged:
     [pair] = wish.pairs
     params = {
         "worker": worker, "lease": lease, "queue": pair.queue, "priority": pair.priority, "since": _since(pair),
@@ -128,7 +128,7 @@ def _claim(alias: str, worker: UUID, lease: float, wish: Wish) -> Exchanged:
     return Exchanged(leases=leases, seen=[len(leases)])
 
 
-def offer_params(offers: Sequence[Offer]) -> dict[str, Any]:
+def offer_params(offers: Sequence[Settlement]) -> dict[str, Any]:
     """Most jobs are DONE with nothing to tell: two numbers each. Dumping an element of an array costs a microsecond."""
     done = [offer.lease for offer in offers if offer.outcome is outcome.DONE and offer.progress is None]
     rest = [offer for offer in offers if offer.outcome is not outcome.DONE or offer.progress is not None]
@@ -139,7 +139,7 @@ def offer_params(offers: Sequence[Offer]) -> dict[str, Any]:
     return params | (_in_full(rest) if rest else NOTHING_ELSE)
 
 
-def _in_full(rest: Sequence[Offer]) -> dict[str, Any]:
+def _in_full(rest: Sequence[Settlement]) -> dict[str, Any]:
     errors = [offer.outcome.error for offer in rest]
     return {
         "job_ids": [offer.lease.job_id for offer in rest],
@@ -166,7 +166,7 @@ NOTHING_ELSE = dict.fromkeys(
 )  # fmt: skip
 
 
-def _since(pair: Pair) -> datetime | str:
+def _since(pair: Source) -> datetime | str:
     """What stands at the calendar's beginning stands there for all that is stored before it (`{moment …}`)."""
     return "-infinity" if pair.since <= EARLIEST else pair.since
 
@@ -176,7 +176,7 @@ def _array(values: Iterable[int | datetime | str | None]) -> str:
     return f"{{{','.join('NULL' if value is None else str(value) for value in values)}}}"
 
 
-def wish_params(wish: Wish) -> dict[str, Any]:
+def wish_params(wish: ClaimRequest) -> dict[str, Any]:
     return {
         "queues": [p.queue for p in wish.pairs],
         "priorities": _array([p.priority for p in wish.pairs]),
@@ -209,7 +209,7 @@ def sort_leases(leases: Iterable[Lease]) -> list[Lease]:
     return sorted(leases, key=lambda one: (-one.priority, one.run_at, one.job_id))
 
 
-def standings(alias: str, keys: Sequence[LeaseKey], worker: UUID | None = None) -> dict[LeaseKey, Standing]:
+def reread(alias: str, keys: Sequence[LeaseKey], worker: UUID | None = None) -> dict[LeaseKey, RowState]:
     """Read again the pairs that an exchange or a heartbeat did not bring back. A row that is gone is lost.
 
     A reaped row keeps its token until the next claim; the attempt that the reaper recorded tells it from a settled one.
@@ -220,13 +220,13 @@ def standings(alias: str, keys: Sequence[LeaseKey], worker: UUID | None = None) 
     found = {
         row[0]: row[1:] for row in run(alias, "standing", {"job_ids": [key.job_id for key in keys], "worker": worker})
     }
-    result: dict[LeaseKey, Standing] = {}
+    result: dict[LeaseKey, RowState] = {}
     for key in keys:
         token, status, reaped, anothers = found.get(key.job_id, (None, None, False, False))
         if token != key.token or reaped or (anothers and status == JobStatus.RUNNING):
-            result[key] = Standing.LOST
+            result[key] = RowState.LOST
         elif status == JobStatus.RUNNING:
-            result[key] = Standing.BUSY
+            result[key] = RowState.BUSY
         else:
-            result[key] = Standing.RECORDED
+            result[key] = RowState.RECORDED
     return result

@@ -20,7 +20,7 @@ from django.db.models.lookups import IsNull
 from django.utils import timezone
 
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus, QueueState
-from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish, sort_leases
+from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged, Settlement, Source, sort_leases
 from django_reliable_jobs.store.tokens import fencing_tokens
 from django_reliable_jobs.values.lease import Lease
 from django_reliable_jobs.values.outcome import Outcome
@@ -34,7 +34,7 @@ class Clock(Func):
     output_field = DateTimeField()
 
 
-def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish: Wish) -> Exchanged:
+def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Settlement], wish: ClaimRequest) -> Exchanged:
     """The same contract as `store.exchange.exchange`."""
     with transaction.atomic(using=alias):
         chosen, seen = _lock_candidates(alias, wish)
@@ -44,7 +44,7 @@ def exchange(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wi
     return Exchanged(settled, sort_leases(claimed), seen, len(fitting) < len(chosen))
 
 
-def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], list[int]]:
+def _lock_candidates(alias: str, wish: ClaimRequest) -> tuple[list[Job], list[int]]:
     """The first jobs of all pairs in order, locked, and how many of each were looked at.
 
     A capped queue is asked for its share alone, and looked at beyond its cap: a locked row must not use that up.
@@ -75,7 +75,7 @@ def _lock_candidates(alias: str, wish: Wish) -> tuple[list[Job], list[int]]:
     return locked[:wanted], [seen[pair] for pair in wish.pairs]
 
 
-def _due(alias: str, pair: Pair, wish: Wish) -> list[tuple[int, datetime, int]]:
+def _due(alias: str, pair: Source, wish: ClaimRequest) -> list[tuple[int, datetime, int]]:
     """The order, ending in the id, of the pair's first jobs."""
     begun = Q(first_started_at__isnull=False) | Q(attempts__gt=0)
     in_time = Q(expires_at__isnull=True) | Q(expires_at__gt=Now()) | begun
@@ -98,7 +98,7 @@ def _stored(column: str) -> Case:
     return Case(When(IsNull(compression, True), then=size), default=size * 10)
 
 
-def _fitting(jobs: Sequence[Job], wish: Wish) -> list[Job]:
+def _fitting(jobs: Sequence[Job], wish: ClaimRequest) -> list[Job]:
     """The first of them whose payloads are small enough together, and one for a free slot in any case."""
     total = 0
     fitting: list[Job] = []
@@ -110,7 +110,7 @@ def _fitting(jobs: Sequence[Job], wish: Wish) -> list[Job]:
     return fitting
 
 
-def _take(jobs: Sequence[Job], wish: Wish) -> list[Job]:
+def _take(jobs: Sequence[Job], wish: ClaimRequest) -> list[Job]:
     """The first `free` ones, then ahead of free slots up to the first that must not be (protocol 8)."""
     taken = list(jobs[: wish.free])
     for job in jobs[wish.free :]:
@@ -160,7 +160,7 @@ def _claim(alias: str, worker: UUID, lease: float, jobs: Sequence[Job]) -> list[
     return leases
 
 
-def _settle(alias: str, worker: UUID, offer: Offer) -> bool:
+def _settle(alias: str, worker: UUID, offer: Settlement) -> bool:
     lease, outcome, progress = offer
     jobs = Job.objects.using(alias)
     owned = jobs.filter(pk=lease.job_id, fencing_token=lease.token, status=JobStatus.RUNNING, locked_by=worker)

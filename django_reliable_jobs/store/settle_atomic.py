@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django_reliable_jobs.store.exchange import Offer
+from django_reliable_jobs.store.exchange import Settlement
 from django_reliable_jobs.store.statements import change, run
 
 
-def settle(alias: str, worker: UUID, offer: Offer, idle: float = 15.0) -> bool:
+def settle(alias: str, worker: UUID, offer: Settlement, idle: float = 15.0) -> bool:
     """Whether the row was written; False means that the lease is lost and the transaction has to be rolled back.
 
     The server ends the transaction if its commit does not come within `idle` seconds.

@@ -11,7 +11,7 @@ from django_reliable_jobs.store.statements import change, run
 
 
 @dataclass(slots=True)
-class Presence:
+class WorkerState:
     """What a worker says of itself."""
 
     worker: UUID
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
     clock: float
 
 
-def seen(alias: str, presence: Presence, alive: float) -> Seen:
+def seen(alias: str, presence: WorkerState, alive: float) -> Seen:
     """Write the row; what is known of the workers that were seen within `alive` seconds."""
     return Seen(*run(alias, "worker_seen", asdict(presence) | {"alive": alive})[0])
 

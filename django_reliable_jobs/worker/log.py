@@ -165,7 +165,7 @@ def database_trouble(tries: int, error: BaseException) -> None:
     _away.setdefault("since", time.monotonic())
     if _limit.due("database"):
         _away["said"] = True
-        logger.warning("trouble with the database (%d in a row): %s", tries, str(error).strip())
+        logger.warning("database error, %d in a row: %s", tries, str(error).strip())
 
 
 def database_back() -> None:

@@ -9,7 +9,7 @@ from django_reliable_jobs.definitions.registry import check_queue
 
 
 @dataclass(frozen=True, slots=True)
-class QueueFilter:
+class QueueSelection:
     """Which queues a worker serves; `caps` are slots of this process that a queue may use at most."""
 
     only: frozenset[str] | None = None
@@ -28,7 +28,7 @@ class QueueFilter:
         return served + (f" but {', '.join(sorted(self.exclude))}" if self.exclude else "")
 
 
-def parse_queues(queues: str | None, exclude: str | None = None) -> QueueFilter:
+def parse_queues(queues: str | None, exclude: str | None = None) -> QueueSelection:
     """`"mail:4,default"`: the queues to serve, with the most slots of this process that a queue may use.
 
     Raises `ValueError` that says what is wrong.
@@ -47,14 +47,14 @@ def parse_queues(queues: str | None, exclude: str | None = None) -> QueueFilter:
     excluded = frozenset(check_queue(name.strip()) for name in (exclude or "").split(",") if name.strip())
     if both := only & excluded:
         raise ValueError(f"queue {sorted(both)[0]!r} is in --queues and in --exclude-queues.")
-    return QueueFilter(frozenset(only) if only else None, excluded, caps)
+    return QueueSelection(frozenset(only) if only else None, excluded, caps)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """Command-line options after parsing. `grace` is in seconds; `max_jobs` None is no limit."""
 
-    queues: QueueFilter = field(default_factory=QueueFilter)
+    queues: QueueSelection = field(default_factory=QueueSelection)
     slots: int = 8
     processes: int = 1
     burst: bool = False

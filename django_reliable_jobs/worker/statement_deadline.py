@@ -24,7 +24,7 @@ from django_reliable_jobs.worker.shared_state import SharedState
 CONNECTING = 10
 
 
-class Patience:
+class StatementDeadline:
     """The statements under way in this process' own threads. Each is a move of its thread when it begins and when it ends."""
 
     def __init__(self, limit: float, shared: SharedState | None = None) -> None:

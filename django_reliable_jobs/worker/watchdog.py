@@ -20,9 +20,9 @@ from django_reliable_jobs.values.outcome import ErrorRecord
 from django_reliable_jobs.worker import log
 from django_reliable_jobs.worker.handlers import executor
 from django_reliable_jobs.worker.handlers.slots import Slot, SlotPool
-from django_reliable_jobs.worker.leases.heartbeat import Heart
+from django_reliable_jobs.worker.leases.heartbeat import Heartbeat
 from django_reliable_jobs.worker.shared_state import HEARTBEAT, WATCHDOG
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -31,7 +31,7 @@ ROUND = 0.1
 #: The same while there is nothing to look at. A job with a shorter timeout than that asks for a round at once.
 IDLE_ROUND = 0.5
 #: Seconds after which a coroutine that was cancelled at its await gets the exception raised in its thread.
-INSIST = 1.0
+FORCE_STOP_AFTER = 1.0
 #: Seconds after which a heartbeat that was not answered no longer speaks for its leases: connecting may take longer.
 UNANSWERED = 0.5
 #: The heartbeat, whose waits are bounded by less than one lease, may stand still for so many.
@@ -44,7 +44,12 @@ class Watchdog(threading.Thread):
     """Looks at every slot, at the heart, and at the worker's own waiting statements. `grace` is in seconds."""
 
     def __init__(
-        self, pool: SlotPool, heart: Heart, patience: Patience, grace: float, written_off: Callable[[], None]
+        self,
+        pool: SlotPool,
+        heart: Heartbeat,
+        patience: StatementDeadline,
+        grace: float,
+        written_off: Callable[[], None],
     ) -> None:
         super().__init__(name="watchdog", daemon=True)
         self.pool = pool
@@ -56,10 +61,10 @@ class Watchdog(threading.Thread):
         self._stopping = False
         #: The worker ends: it hands back itself, as the last thing it does, what does not stop.
         self.worker_ends = False
-        self._hurry = threading.Event()
+        self._check_soon = threading.Event()
         self._try = self._rounds = 0
         self._heart_moves, self._heart_still = 0, 0.0
-        pool.ask_for_a_round(IDLE_ROUND, self._hurry.set)
+        pool.ask_for_a_round(IDLE_ROUND, self._check_soon.set)
 
     def run(self) -> None:
         self.shared.join(WATCHDOG)
@@ -67,8 +72,8 @@ class Watchdog(threading.Thread):
             self.shared.moved()
             quiet = not self.pool.occupied and not self.heart.is_asking
             passed = IDLE_ROUND if quiet else ROUND
-            if self._hurry.wait(passed):
-                self._hurry.clear()
+            if self._check_soon.wait(passed):
+                self._check_soon.clear()
                 passed = 0.0
             self._heart_still += passed
             for look in (self.patience.cut_the_overdue, self._listen_to_the_heart):
@@ -87,7 +92,7 @@ class Watchdog(threading.Thread):
 
     def stop(self) -> None:
         self._stopping = True
-        self._hurry.set()
+        self._check_soon.set()
 
     def _listen_to_the_heart(self) -> None:
         """Rounds are counted, not seconds: after a stop of the whole process the answer to the next beat decides."""
@@ -125,9 +130,9 @@ class Watchdog(threading.Thread):
         if attempt.stopped_at is None:
             return
         since = now - attempt.stopped_at
-        if since >= min(INSIST, self.grace):
-            slot.insist(attempt, final=since >= self.grace)
-        if since >= self.grace + (INSIST if slot.isolated else 0.0) and not self.worker_ends:
+        if since >= min(FORCE_STOP_AFTER, self.grace):
+            slot.force_stop(attempt, final=since >= self.grace)
+        if since >= self.grace + (FORCE_STOP_AFTER if slot.isolated else 0.0) and not self.worker_ends:
             if attempt.outcome is None and attempt.stop_kind is not None:
                 self._decide(attempt, definition, attempt.stop_kind, slot.where())
             if self.pool.write_off(slot, attempt):

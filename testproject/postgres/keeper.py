@@ -38,7 +38,7 @@ class Options:
     fast: bool
 
 
-class Keeper:
+class Renewal:
     """One user's hold on the cluster in a folder; several keepers may hold the same one."""
 
     def __init__(self, options: Options) -> None:
@@ -179,7 +179,7 @@ def main() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.umask(0o022)
     options = Options(**json.loads(sys.argv[1]))
-    keeper = Keeper(options)
+    keeper = Renewal(options)
     try:
         for request in requests(options.parent):
             try:

@@ -263,7 +263,7 @@ def effects_happen_once(story: Story) -> Found:
 # --- logs -----------------------------------------------------------------------------------------
 
 BROKEN = re.compile(
-    r"the engine failed|a heartbeat failed|maintenance failed|stumbled over|the worker failed|cannot be stored|deadlock"
+    r"the engine failed|a heartbeat failed|maintenance failed|internal error while|the worker failed|cannot be stored|deadlock"
     r"|a callback after its commit failed|Traceback \(most recent call last\)|another command is already in progress"
     r"|workers do not stop|DatabaseWrapper objects created in a thread"
 )

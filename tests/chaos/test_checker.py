@@ -234,7 +234,7 @@ BAD: dict[str, dict[str, Evidence]] = {
     },
     "workers stay sound": {
         "a traceback": replace(good(), logs=["pod-0.0.log: Traceback (most recent call last):"]),
-        "a deadlock": replace(good(), logs=["pod-0.0.log: [1] WARNING trouble with the database: deadlock detected"]),
+        "a deadlock": replace(good(), logs=["pod-0.0.log: [1] WARNING database error, 1 in a row: deadlock detected"]),
     },
 }  # fmt: skip
 

@@ -12,21 +12,21 @@ import pytest
 
 from django_reliable_jobs.store import exchange as one_statement
 from django_reliable_jobs.store import portable
-from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish
+from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged, Settlement, Source
 from tests.support.factories import OWNER
 
 IMPLEMENTATIONS = {"one statement": one_statement.exchange, "portable": portable.exchange}
 
 
-def light(alias: str, worker: UUID, lease: float, offers: Sequence[Offer], wish: Wish) -> Exchanged:
+def light(alias: str, worker: UUID, lease: float, offers: Sequence[Settlement], wish: ClaimRequest) -> Exchanged:
     """As a worker that is idle asks."""
     wish.light = not offers and may_be_light(wish)
     return one_statement.exchange(alias, worker, lease, offers, wish)
 
 
-def may_be_light(wish: Wish) -> bool:
+def may_be_light(wish: ClaimRequest) -> bool:
     plain = len(wish.pairs) == 1 and wish.pairs[0].cap is None
-    plain = plain and wish.payload_bytes == Wish().payload_bytes
+    plain = plain and wish.payload_bytes == ClaimRequest().payload_bytes
     return plain and wish.free > 0 and wish.ahead == 0 and wish.window == wish.free
 
 
@@ -39,19 +39,19 @@ class Exchange:
 
     def __call__(
         self,
-        offers: Sequence[Offer] = (),
-        wish: Wish | None = None,
+        offers: Sequence[Settlement] = (),
+        wish: ClaimRequest | None = None,
         *,
         worker: UUID | None = None,
         lease: float = 30.0,
     ) -> Exchanged:
-        return self.function("default", worker or self.worker, lease, offers, wish or Wish())
+        return self.function("default", worker or self.worker, lease, offers, wish or ClaimRequest())
 
     def claim(
-        self, free: int = 8, ahead: int = 0, *, pairs: Sequence[Pair] | None = None, window: int = 0
+        self, free: int = 8, ahead: int = 0, *, pairs: Sequence[Source] | None = None, window: int = 0
     ) -> list[int]:
         """The ids of the jobs that were claimed, in the order to run them."""
-        got = self(wish=Wish(free, ahead, pairs or [Pair("default", 0)], window))
+        got = self(wish=ClaimRequest(free, ahead, pairs or [Source("default", 0)], window))
         return [lease.job_id for lease in got.leases]
 
 

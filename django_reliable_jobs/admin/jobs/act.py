@@ -19,7 +19,7 @@ from django.utils.translation import gettext
 
 from django_reliable_jobs.admin.actions import VERBS, Tally, Verb, perform
 from django_reliable_jobs.admin.jobs import all_matching as jobs_walk
-from django_reliable_jobs.admin.jobs.all_matching import Place, Walk
+from django_reliable_jobs.admin.jobs.all_matching import Cursor, Walk
 from django_reliable_jobs.admin.jobs.filters import FILTERS
 from django_reliable_jobs.admin.jobs.paths import status_of
 from django_reliable_jobs.definitions.registry import check_priority
@@ -111,7 +111,7 @@ def _ask_all(
     filters = asked.get("filters", "")
     return admin.page(
         request, TEMPLATE, verb.label, verb=verb, filters=filters, described=described(filters), total=total,
-        incomplete=not complete, problem=problem, back=_list(admin, filters), place=Place().write(),
+        incomplete=not complete, problem=problem, back=_list(admin, filters), place=Cursor().write(),
         priority=asked.get("priority", ""),
     )  # fmt: skip
 
@@ -120,7 +120,7 @@ def _do_all(
     admin: JobAdmin, request: HttpRequest, verb: Verb, walk: Walk, asked: QueryDict, value: int | None
 ) -> HttpResponseBase:
     tally, begin, total = _resume(asked)
-    place: Place | None = None
+    place: Cursor | None = None
     # A new priority may move a job to where the walk still comes.
     exclude = Q(priority=value) if verb.asks_priority else None
     alias, until = walk.jobs.db, time.monotonic() + TURN
@@ -146,14 +146,14 @@ def _do_all(
     )  # fmt: skip
 
 
-def _resume(asked: QueryDict) -> tuple[Tally, Place, int]:
+def _resume(asked: QueryDict) -> tuple[Tally, Cursor, int]:
     """What the page that posts has been told; it only counts, so nothing depends on its being true."""
     try:
         changed, skipped, reasons = json.loads(asked.get("tally") or "[0, 0, {}]")
         told = {str(reason)[:300]: int(count) for reason, count in list(reasons.items())[:10]}
         return (
             Tally(int(changed), int(skipped), told),
-            Place.read(asked.get("place") or Place().write()),
+            Cursor.read(asked.get("place") or Cursor().write()),
             int(asked.get("total") or 0),
         )
     except (ValueError, TypeError, AttributeError):

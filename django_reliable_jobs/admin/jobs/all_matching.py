@@ -41,7 +41,7 @@ class Matching(WindowChangeList):
 
 
 @dataclass(frozen=True)
-class Place:
+class Cursor:
     """Where a walk goes on: which path, and from which key of it."""
 
     path: int = 0
@@ -51,7 +51,7 @@ class Place:
         return json.dumps([self.path, self.key])
 
     @classmethod
-    def read(cls, text: str) -> Place:
+    def read(cls, text: str) -> Cursor:
         """Raises `ValueError`."""
         path, key = json.loads(text)
         if not isinstance(path, int) or not (key is None or isinstance(key, str)):
@@ -95,12 +95,12 @@ class Walk:
         return bool(self.changes.get_filters_params() or self.changes.query)
 
     def batches(
-        self, place: Place | None, size: BatchSize, exclude: Q | None = None
-    ) -> Iterator[tuple[dict[int, str], Place | None]]:
+        self, place: Cursor | None, size: BatchSize, exclude: Q | None = None
+    ) -> Iterator[tuple[dict[int, str], Cursor | None]]:
         """(id -> name, where the next batch begins), until that is None."""
         while place is not None and place.path < len(self.paths):
             found, key = self._batch(self.paths[place.path], place.key, size.now, exclude)
-            place = Place(place.path + 1) if key is None else Place(place.path, key)
+            place = Cursor(place.path + 1) if key is None else Cursor(place.path, key)
             yield found, place if place.path < len(self.paths) else None
 
     def _batch(

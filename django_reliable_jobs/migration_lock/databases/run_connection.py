@@ -12,14 +12,14 @@ from django.db.backends.signals import connection_created
 from django_reliable_jobs.migration_lock.databases.backend import LockBackend
 from django_reliable_jobs.migration_lock.databases.postgres import KEEPALIVES, PostgresLock
 from django_reliable_jobs.migration_lock.identity import run_mark
-from django_reliable_jobs.migration_lock.target import Target
+from django_reliable_jobs.migration_lock.target import LockTarget
 
 #: What of the direct alias the migrated one takes over.
 _PARAMETERS = ("NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")
 
 
 @contextmanager
-def run_connection(target: Target, lock: LockBackend | None) -> Iterator[None]:
+def run_connection(target: LockTarget, lock: LockBackend | None) -> Iterator[None]:
     """Inside, this thread's connection of the migrated alias goes the way of the target and bears the lock's mark.
 
     The alias keeps its name and its wrapper: routers and `schema_editor.connection` see no difference. A connection

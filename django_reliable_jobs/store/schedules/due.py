@@ -71,7 +71,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DueSchedules:
     """What a look brought: some of the `count` due schedules, and in how many seconds the next is due (None: never)."""
 
     due: list[Due]
@@ -79,7 +79,7 @@ class Look:
     next_in: float | None
 
 
-def look(alias: str, known: Sequence[str], batch: int, aside: Sequence[tuple[int, int]] = ()) -> Look:
+def look(alias: str, known: Sequence[str], batch: int, aside: Sequence[tuple[int, int]] = ()) -> DueSchedules:
     """What is due of the schedules whose jobs are `known`: up to `batch`, not the same for every worker.
 
     `aside`: (id, version) of those that the caller leaves alone just now, so that they do not stand in others' way.
@@ -90,7 +90,7 @@ def look(alias: str, known: Sequence[str], batch: int, aside: Sequence[tuple[int
     }  # fmt: skip
     rows = run(alias, "schedule_due", params)
     count, next_in, now = rows[0][:3]
-    return Look([_due(row[3:], moment(now)) for row in rows if row[3] is not None], count, next_in)
+    return DueSchedules([_due(row[3:], moment(now)) for row in rows if row[3] is not None], count, next_in)
 
 
 def find(alias: str, name: str) -> Due | None:

@@ -19,7 +19,7 @@ IDLE = 10.0
 PATIENCE = 1000
 
 
-class Standing(NamedTuple):
+class ReleaseStanding(NamedTuple):
     """Where this process' version of an app stands.
 
     `unseen`: seconds since a worker with the current one was seen. `in_touch`: for how many seconds workers with this one,
@@ -50,10 +50,10 @@ def lock(alias: str) -> bool:
     return bool(run(alias, "schedule_lock", {"idle": int(IDLE * 1000), "patience": PATIENCE})[0][0])
 
 
-def releases(alias: str, fingerprints: dict[str, str], longest: float) -> list[Standing]:
+def releases(alias: str, fingerprints: dict[str, str], longest: float) -> list[ReleaseStanding]:
     """`fingerprints` by source; an app without a schedule has one too. `longest` seconds without a look are a break."""
     params = {"sources": list(fingerprints), "fingerprints": list(fingerprints.values()), "break": longest}
-    return [Standing(*row) for row in run(alias, "schedule_releases", params)]
+    return [ReleaseStanding(*row) for row in run(alias, "schedule_releases", params)]
 
 
 def seen(alias: str, fingerprints: dict[str, str], longest: float) -> None:

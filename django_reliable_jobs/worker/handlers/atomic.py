@@ -21,7 +21,7 @@ from django_reliable_jobs.errors import LeaseLost, StopHandler
 from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.running.context import JobContext, invocation
 from django_reliable_jobs.running.returned import refuse_awaitable, refuse_unrun
-from django_reliable_jobs.store.exchange import Offer
+from django_reliable_jobs.store.exchange import Settlement
 from django_reliable_jobs.store.settle_atomic import bound_idle, settle
 from django_reliable_jobs.values.outcome import Outcome
 from django_reliable_jobs.worker import log
@@ -65,7 +65,7 @@ def execute(
             with connections[alias].cursor() as cursor:
                 cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             idle = min(conf.current().lease / 2, (lease.timeout or float("inf")) + conf.current().grace)
-            if not settle(alias, worker, Offer(lease, outcome[0], attempt.take_progress()), idle):
+            if not settle(alias, worker, Settlement(lease, outcome[0], attempt.take_progress()), idle):
                 raise LeaseLost(f"job {lease.job_id}: another worker owns it now")
     except BaseException as error:
         if not begun and attempt.stop_kind is None and (why := judge(error)):

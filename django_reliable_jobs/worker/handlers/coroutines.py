@@ -80,7 +80,7 @@ class CoroutineRunner:
         self.executor = _SyncThread(1, thread_name_prefix=f"{name}-sync", initializer=self._watch)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._main: asyncio.Task[Any] | None = None
-        self._haunted = False
+        self._has_leftovers = False
 
     def _watch(self) -> None:
         self.wrappers = self.traces.watch()
@@ -129,14 +129,14 @@ class CoroutineRunner:
             _, pending = self.loop.run_until_complete(asyncio.wait(tasks, timeout=LEFTOVER_GRACE))
             if pending:
                 logger.warning("a coroutine handler left %d tasks behind that ignore their cancellation", len(pending))
-                self._haunted = True
+                self._has_leftovers = True
 
     def tidy(self, *, tainted: bool) -> bool:
         """Put the connections of the slot's `sync_to_async` thread in order, in that thread, if it was used.
 
         False: something of a handler is still in the loop or in that thread. Neither may be used for another one.
         """
-        if self._haunted or self.executor.busy:
+        if self._has_leftovers or self.executor.busy:
             return False
         if self.executor.used:
             self.executor.submit(tidy, self.wrappers, self.traces, tainted=tainted).result()
@@ -148,5 +148,5 @@ class CoroutineRunner:
         if self.executor.used or self.wrappers:
             self.executor.submit(close_all, self.wrappers)
         self.executor.shutdown(wait=False)
-        if not self._haunted:
+        if not self._has_leftovers:
             self.loop.close()

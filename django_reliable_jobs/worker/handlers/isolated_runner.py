@@ -187,7 +187,7 @@ class IsolatedRunner:
                 with suppress(OSError):
                     self._channel.send(StopJob(attempt.lease.token, kind))
 
-    def insist(self, attempt: Attempt) -> None:
+    def force_stop(self, attempt: Attempt) -> None:
         """From another thread: it was told a while ago; now it is killed."""
         with self._lock:
             if self._attempt is attempt:

@@ -120,7 +120,7 @@ class Runner:
     def _all_wrappers(self) -> list[BaseDatabaseWrapper]:
         return self._wrappers + (self._coroutines.wrappers if self._coroutines is not None else [])
 
-    def insist(self, attempt: Attempt) -> None:
+    def force_stop(self, attempt: Attempt) -> None:
         """From another thread: the coroutine was cancelled at its await and did not end; raise in its thread."""
         with self._target.held(attempt) as running:
             if running and attempt.stop_kind is not None:

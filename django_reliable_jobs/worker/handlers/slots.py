@@ -2,7 +2,7 @@
 
 A slot takes an attempt from the queue that all slots share, runs it, reports what it came to, puts its thread's
 connections in order and takes the next. A slot whose handler does not come back is written off: a fresh thread takes
-its place, and the old one ends when its handler does, its words unheard.
+its place, and the old one ends when its handler does, its late result is discarded.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Slot(threading.Thread):
             try:
                 self._run_one(*work)
             except Exception as error:  # whatever it is (no more threads, no more files): the slot is not lost
-                logger.exception("%s stumbled over %s #%s", self.name, work[0].lease.name, work[0].lease.job_id)
+                logger.exception(
+                    "%s: internal error while running %s #%s", self.name, work[0].lease.name, work[0].lease.job_id
+                )
                 if work[0].leave(self):
                     self.current = None
                     self.pool.finished(work[0], executor.outcome_of_error(*work, error), settled=False)
@@ -99,12 +101,12 @@ class Slot(threading.Thread):
         """Whether a child process has the attempt that is running."""
         return self._child is not None and self._child.running
 
-    def insist(self, attempt: Attempt, *, final: bool) -> None:
+    def force_stop(self, attempt: Attempt, *, final: bool) -> None:
         """From another thread: the handler was told to stop a while ago; `final`: its grace time is over."""
         if self._runner is not None:
-            self._runner.insist(attempt)
+            self._runner.force_stop(attempt)
         if self._child is not None and final:
-            self._child.insist(attempt)
+            self._child.force_stop(attempt)
 
     def where(self) -> str:
         """Where the handler is just now."""
@@ -143,11 +145,11 @@ class SlotPool:
         self.written_off = 0
         self._numbers = 0
         self._short = 0.0
-        self._hurry: Callable[[], object] = bool
+        self._check_soon: Callable[[], object] = bool
 
-    def ask_for_a_round(self, short: float, hurry: Callable[[], object]) -> None:
-        """Have `hurry` called for each attempt whose timeout is less than so many seconds."""
-        self._short, self._hurry = short, hurry
+    def ask_for_a_round(self, short: float, check_soon: Callable[[], object]) -> None:
+        """Have `check_soon` called for each attempt whose timeout is less than so many seconds."""
+        self._short, self._check_soon = short, check_soon
 
     def start(self) -> None:
         for _ in range(self.size):
@@ -171,7 +173,7 @@ class SlotPool:
         self.occupied.add(attempt)
         self.ready.put((attempt, definition))
         if attempt.lease.timeout is not None and attempt.lease.timeout < self._short:
-            self._hurry()
+            self._check_soon()
 
     def begins(self, attempt: Attempt, definition: JobDefinition) -> bool:
         """From a slot's thread: may it call the handler? Otherwise somebody else sees to the attempt."""
@@ -236,7 +238,7 @@ class SlotPool:
         for slot in list(self.slots):
             work = slot.current
             if slot.isolated and work is not None:
-                slot.insist(work[0], final=True)
+                slot.force_stop(work[0], final=True)
 
     @property
     def has_children_at_work(self) -> bool:

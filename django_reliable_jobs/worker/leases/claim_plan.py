@@ -19,10 +19,10 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import datetime
 
-from django_reliable_jobs.store.exchange import BEGINNING, Exchanged, Pair, Wish
+from django_reliable_jobs.store.exchange import BEGINNING, ClaimRequest, Exchanged, Source
 from django_reliable_jobs.store.queues_with_work import START_OF_LOOK, Look
 from django_reliable_jobs.values.lease import Lease
-from django_reliable_jobs.worker.options import QueueFilter
+from django_reliable_jobs.worker.options import QueueSelection
 
 #: Seconds between two full looks while there is work, and between two parts of one: 20 times what one costs, within these bounds.
 FULL_LOOK, PART_OF_A_LOOK = (0.2, 1.0), (0.01, 1.0)
@@ -40,10 +40,10 @@ START = (BEGINNING, 0)
 Place = tuple[str, int]
 
 
-class Claiming:
+class ClaimPlan:
     """The engine's knowledge of what there is to claim. Used by the engine's thread only."""
 
-    def __init__(self, queues: QueueFilter, poll: float) -> None:
+    def __init__(self, queues: QueueSelection, poll: float) -> None:
         self.queues = queues
         self.poll = poll
         #: Per pair the `run_at` and id of the last job that was claimed from it; many jobs may share a `run_at`.
@@ -133,7 +133,7 @@ class Claiming:
 
     def wish(
         self, free: int, ahead: int, held_by_queue: dict[str, int], *, settles: bool = True, payload_bytes: int = 2**60
-    ) -> Wish | None:
+    ) -> ClaimRequest | None:
         """What to ask for; None when there is nothing to ask.
 
         Without anything to settle, free slots ask in one place only if they were told of one, or know of no other.
@@ -144,7 +144,7 @@ class Claiming:
             pair = self._news or next(iter(self.sinces))
             if pair[0] not in self.queues.caps and pair not in self._left_until:
                 since, job_id = self.sinces[pair]
-                return Wish(free, 0, [Pair(*pair, since, None, job_id)], light=True)
+                return ClaimRequest(free, 0, [Source(*pair, since, None, job_id)], light=True)
         wanted = max(free, 0) + max(ahead, 0)
         pairs = []
         for queue, priority in self._places(min(PLACES, max(4, wanted))):
@@ -153,11 +153,11 @@ class Claiming:
             if left is None or left > 0:
                 since, job_id = self.sinces[queue, priority]
                 window = wanted + self._spares.get((queue, priority), SPARE)
-                pairs.append(Pair(queue, priority, since, left, job_id, window))
+                pairs.append(Source(queue, priority, since, left, job_id, window))
         if not pairs:
             self.more = False  # every queue with work is at its cap, or held by others
             return None
-        return Wish(max(free, 0), max(ahead, 0), pairs, wanted + SPARE, payload_bytes=payload_bytes)
+        return ClaimRequest(max(free, 0), max(ahead, 0), pairs, wanted + SPARE, payload_bytes=payload_bytes)
 
     def _places(self, most: int) -> Iterator[Place]:
         """Where to ask now."""
@@ -181,7 +181,7 @@ class Claiming:
                     if not most:
                         return
 
-    def claimed(self, wish: Wish, got: Exchanged) -> None:
+    def claimed(self, wish: ClaimRequest, got: Exchanged) -> None:
         """Learn from what a claim brought."""
         for lease in got.leases:
             self._advance(lease)

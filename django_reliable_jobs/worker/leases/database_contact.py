@@ -22,7 +22,7 @@ import threading
 from django_reliable_jobs.values.elapsed import elapsed
 
 
-class Contact:
+class DatabaseContact:
     """All times are those of `elapsed()`, in seconds, but for the database's clock."""
 
     def __init__(self, lease: float) -> None:

@@ -24,7 +24,7 @@ from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.errors import UnknownJob
 from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.store import notify
-from django_reliable_jobs.store.exchange import Offer, Wish, exchange
+from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, exchange
 from django_reliable_jobs.store.queues_with_work import look
 from django_reliable_jobs.store.reap import release_unheld
 from django_reliable_jobs.store.still_waiting import still_waiting
@@ -34,16 +34,16 @@ from django_reliable_jobs.values.lease import Lease, LeaseKey
 from django_reliable_jobs.values.states import CLAIMABLE
 from django_reliable_jobs.worker import log
 from django_reliable_jobs.worker.handlers.slots import SlotPool
-from django_reliable_jobs.worker.leases.claim_plan import Claiming
-from django_reliable_jobs.worker.leases.heartbeat import Heart
-from django_reliable_jobs.worker.leases.held_leases import Ledger, offer_of
+from django_reliable_jobs.worker.leases.claim_plan import ClaimPlan
+from django_reliable_jobs.worker.leases.heartbeat import Heartbeat
+from django_reliable_jobs.worker.leases.held_leases import HeldLeases, offer_of
 from django_reliable_jobs.worker.leases.prefetch import MOST_BYTES, STALLED, Prefetch
 from django_reliable_jobs.worker.leases.unknown_names import UnknownNames
 from django_reliable_jobs.worker.leases.waiting import Waiting
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import ENGINE
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -57,7 +57,7 @@ SHOW_EVERY = 0.5
 BURST_WAITS = 60.0
 
 
-class Told:
+class WorkNotice:
     """News of work: in a queue at a priority, or (`queue` None) anywhere."""
 
     __slots__ = ("priority", "queue")
@@ -71,13 +71,13 @@ class Engine(threading.Thread):
     """`accepting` False: claim nothing more. `stopping` True: end when nothing is held."""
 
     def __init__(
-        self, worker: UUID, options: WorkerOptions, ledger: Ledger, pool: SlotPool, heart: Heart, prefetch: Prefetch,
-        patience: Patience, inbox: SimpleQueue[Attempt | Told | None], tell: Callable[[str], None],
+        self, worker: UUID, options: WorkerOptions, held_leases: HeldLeases, pool: SlotPool, heart: Heartbeat, prefetch: Prefetch,
+        patience: StatementDeadline, inbox: SimpleQueue[Attempt | WorkNotice | None], tell: Callable[[str], None],
     ) -> None:  # fmt: skip
         super().__init__(name="engine", daemon=True)
         self.worker = worker
         self.options = options
-        self.ledger = ledger
+        self.held_leases = held_leases
         self.pool = pool
         self.heart = heart
         self.shared = heart.shared
@@ -92,7 +92,7 @@ class Engine(threading.Thread):
         self.waiting = Waiting(pool)
         #: Claim no more than so many jobs, since a fresh process is to take over then; None: go on until it can.
         self.recycle_after = options.max_jobs_per_process
-        self._claiming = Claiming(options.queues, conf.current().poll)
+        self._claiming = ClaimPlan(options.queues, conf.current().poll)
         self._drained = False
         self._trouble = 0
         self._trouble_since = 0.0
@@ -124,9 +124,9 @@ class Engine(threading.Thread):
             self._tell("ended")
 
     def _done(self) -> bool:
-        if not self.ledger.nothing_held:
+        if not self.held_leases.nothing_held:
             return False
-        all_run = self.options.max_jobs is not None and self.ledger.begun >= self.options.max_jobs
+        all_run = self.options.max_jobs is not None and self.held_leases.begun >= self.options.max_jobs
         return self.stopping or all_run or (self.options.burst and self._drained)
 
     def _round(self) -> None:
@@ -135,16 +135,16 @@ class Engine(threading.Thread):
         if self._in_doubt_until:
             self._release_unheld()
         self._look_after_what_waits()
-        offered = self.ledger.to_offer()
+        offered = self.held_leases.to_offer()
         wish = self._wish(settles=bool(offered))
         if offered or wish is not None:
             self._exchange(offered, wish)
-        if apart := self.ledger.to_offer_apart():
-            self.ledger.offer_one_by_one(self._offer_alone, self._reset, apart)
+        if apart := self.held_leases.to_offer_apart():
+            self.held_leases.offer_one_by_one(self._offer_alone, self._reset, apart)
 
     def _pause(self) -> float:
         """Seconds to wait for news."""
-        until_offer = self.ledger.wait()
+        until_offer = self.held_leases.wait()
         # It is seen to go on in each beat, also while there is nothing to do.
         waits = [conf.current().heartbeat / 2] + ([] if until_offer is None else [until_offer])
         if sum(self._room()) > 0:
@@ -163,14 +163,14 @@ class Engine(threading.Thread):
                 if isinstance(news, Attempt):
                     if news.took is not None:
                         self.prefetch.took(news.took)
-                    self.ledger.decided(news)
+                    self.held_leases.decided(news)
                 elif news is not None:
                     self._told(news)
                 news = self.inbox.get_nowait()
         except Empty:
             pass
 
-    def _told(self, news: Told) -> None:
+    def _told(self, news: WorkNotice) -> None:
         if news.queue is None:
             self._claiming.look_soon()
         else:
@@ -191,7 +191,7 @@ class Engine(threading.Thread):
     def _hand_back(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
             attempt.withdraw(outcome.UNBEGUN)
-            self.ledger.decided(attempt)
+            self.held_leases.decided(attempt)
 
     def _room(self) -> tuple[int, int]:
         """How many jobs fit into free slots, and how many more may be held ahead of them."""
@@ -212,9 +212,9 @@ class Engine(threading.Thread):
 
     def _jobs_left(self) -> int | None:
         limits = [n for n in (self.options.max_jobs, self.recycle_after) if n is not None]
-        return max(0, min(limits) - self.ledger.begun - len(self.ledger.held)) if limits else None
+        return max(0, min(limits) - self.held_leases.begun - len(self.held_leases.held)) if limits else None
 
-    def _wish(self, *, settles: bool) -> Wish | None:
+    def _wish(self, *, settles: bool) -> ClaimRequest | None:
         free, ahead = self._room()
         if free + ahead <= 0:
             return None
@@ -230,20 +230,20 @@ class Engine(threading.Thread):
         room_bytes = max(0, MOST_BYTES - self.waiting.payload_bytes)
         if not room_bytes:
             ahead = 0
-        held = self.ledger.held_by_queue() if self.options.queues.caps else {}
+        held = self.held_leases.held_by_queue() if self.options.queues.caps else {}
         wish = self._claiming.wish(free, ahead, held, settles=settles or self.options.burst, payload_bytes=room_bytes)
         if wish is not None:
             wish.unknown = self.unknown.names()
         return wish
 
-    def _exchange(self, offered: Sequence[Attempt], wish: Wish | None) -> None:
+    def _exchange(self, offered: Sequence[Attempt], wish: ClaimRequest | None) -> None:
         asked_at, safe_from = time.monotonic(), elapsed()
         lease = conf.current().lease
         self._asked = wish is not None
         offers = [offer_of(attempt) for attempt in offered]
         try:
             with self.patience.wait_for(self._connection):
-                got = exchange(self.options.alias, self.worker, lease, offers, wish or Wish())
+                got = exchange(self.options.alias, self.worker, lease, offers, wish or ClaimRequest())
         except DatabaseTrouble:
             for attempt, offer in zip(offered, offers, strict=True):
                 attempt.progress = attempt.progress or offer.progress  # it goes with the next one
@@ -264,11 +264,11 @@ class Engine(threading.Thread):
             self.prefetch.claimed(len(got.leases) >= wish.free + wish.ahead or bool(got.full(wish)))
         if offered:
             with self.patience.wait_for(self._connection):
-                self.ledger.account(offered, got.settled)
+                self.held_leases.account(offered, got.settled)
             self._claiming.freed()
             self._expect_again(offered)
             self._wake_others(offered)
-            if self.recycle_after is not None and self.ledger.begun >= self.recycle_after:
+            if self.recycle_after is not None and self.held_leases.begun >= self.recycle_after:
                 self._tell("worn out")
         self._show_saturation()
 
@@ -286,14 +286,14 @@ class Engine(threading.Thread):
     def _wake_others(self, offered: Sequence[Attempt]) -> None:
         """What is handed back is news for whoever has a free slot."""
         unrun = (outcome.RELEASED, outcome.UNBEGUN)
-        leases = [one.lease for one in offered if one.outcome in unrun and one.key not in self.ledger.held]
+        leases = [one.lease for one in offered if one.outcome in unrun and one.key not in self.held_leases.held]
         payloads = {notify.work_payload(lease.queue, lease.priority) for lease in leases}
         if payloads:
             with self.patience.wait_for(self._connection):
                 notify.wake(self.options.alias, payloads)
 
     def _show_saturation(self) -> None:
-        """Prefetching depends on what workers say of their free slots: say it, and ask again, when that is old news."""
+        """Prefetching depends on what workers say of their free slots: say it, and ask again, when that is out of date."""
         stale = self.heart.me.busy < self.pool.size or self.prefetch.free_elsewhere > 0
         if stale and self.pool.free <= 0 and time.monotonic() - self._shown_at > SHOW_EVERY:
             self._shown_at = time.monotonic()
@@ -301,10 +301,10 @@ class Engine(threading.Thread):
 
     def _take(self, lease: Lease, asked_at: float, safe_until: float) -> None:
         attempt = Attempt(lease, safe_until)
-        self.ledger.hold(attempt)
+        self.held_leases.hold(attempt)
         if not self.accepting:
             attempt.decide(outcome.UNBEGUN)
-            self.ledger.decided(attempt)
+            self.held_leases.decided(attempt)
             return
         try:
             definition = registry.find(lease.name)
@@ -312,7 +312,7 @@ class Engine(threading.Thread):
             self.pool.submit(attempt, definition)
         except UnknownJob:
             attempt.decide(outcome.unknown_job(self.unknown.met(lease.name)))
-            self.ledger.decided(attempt)
+            self.held_leases.decided(attempt)
 
     def _recover(self, error: DatabaseTrouble) -> None:
         """The connection or a statement failed. What was offered is still held, and is offered again."""
@@ -334,14 +334,14 @@ class Engine(threading.Thread):
             with self.patience.wait_for(self._connection):
                 self._connection.ensure_connection()  # with nothing to extend the beat has asked nothing
             if self._trouble > 1:
-                self.ledger.offer_one_by_one(self._offer_alone, self._reset)
+                self.held_leases.offer_one_by_one(self._offer_alone, self._reset)
         except DatabaseTrouble as still:
             logger.debug("still no database: %s", still)
             self._reset()
 
-    def _offer_alone(self, offers: Sequence[Offer]) -> set[LeaseKey]:
+    def _offer_alone(self, offers: Sequence[Settlement]) -> set[LeaseKey]:
         with self.patience.wait_for(self._connection):
-            return exchange(self.options.alias, self.worker, conf.current().lease, offers, Wish()).settled
+            return exchange(self.options.alias, self.worker, conf.current().lease, offers, ClaimRequest()).settled
 
     def _reset(self) -> None:
         self._connection.close()
@@ -356,7 +356,7 @@ class Engine(threading.Thread):
             self._in_doubt_until = 0.0
         elif now >= self._release_at:
             with self.patience.wait_for(self._connection):
-                released = release_unheld(self.options.alias, self.worker, [key.token for key in self.ledger.held])
+                released = release_unheld(self.options.alias, self.worker, [key.token for key in self.held_leases.held])
             if released:
                 logger.warning("handed back %d jobs of a claim whose answer was lost", len(released))
             self._release_at = now + 1.0

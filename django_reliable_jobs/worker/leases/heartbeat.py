@@ -26,18 +26,18 @@ from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.errors import JobCancelled, LeaseLost
 from django_reliable_jobs.store import worker_row as presence
-from django_reliable_jobs.store.exchange import Standing, standings
+from django_reliable_jobs.store.exchange import RowState, reread
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.worker import log
-from django_reliable_jobs.worker.leases.database_contact import Contact
-from django_reliable_jobs.worker.leases.held_leases import Ledger
+from django_reliable_jobs.worker.leases.database_contact import DatabaseContact
+from django_reliable_jobs.worker.leases.held_leases import HeldLeases
 from django_reliable_jobs.worker.leases.prefetch import Prefetch
-from django_reliable_jobs.worker.leases.progress import Look, Progress, end_process
+from django_reliable_jobs.worker.leases.progress import Look, ProgressWatch, end_process
 from django_reliable_jobs.worker.log_thread import LogThread
 from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import HEARTBEAT, SharedState
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -45,15 +45,15 @@ logger = logging.getLogger("django_reliable_jobs.worker")
 RETRY = (0.5, 5.0)
 
 
-class Heart(threading.Thread):
+class Heartbeat(threading.Thread):
     """See the module's docstring. `busy` says how many slots are in use."""
 
     def __init__(
-        self, ledger: Ledger, contact: Contact, patience: Patience, prefetch: Prefetch, me: presence.Presence,
-        busy: Callable[[], int], shared: SharedState,
+        self, held_leases: HeldLeases, contact: DatabaseContact, patience: StatementDeadline, prefetch: Prefetch,
+        me: presence.WorkerState, busy: Callable[[], int], shared: SharedState,
     ) -> None:  # fmt: skip
         super().__init__(name="heart", daemon=True)
-        self.ledger = ledger
+        self.held_leases = held_leases
         self.contact = contact
         self.patience = patience
         self.prefetch = prefetch
@@ -63,7 +63,7 @@ class Heart(threading.Thread):
         self.tries = 0
         self.is_asking = False
         self.shared = shared
-        self.progress = Progress(shared, conf.current().lease, conf.current().heartbeat)
+        self.progress = ProgressWatch(shared, conf.current().lease, conf.current().heartbeat)
         #: Whether the process ends when a part of it stands still. Not where it is somebody else's.
         self.may_end_process = True
         self._log = LogThread("heart-log")
@@ -76,7 +76,7 @@ class Heart(threading.Thread):
         self.shared.join(HEARTBEAT)
         self._log.start()
         failures = 0
-        with own_connection(self.ledger.alias, "heart") as connection:
+        with own_connection(self.held_leases.alias, "heart") as connection:
             while not self._stopping:
                 self.tries += 1
                 self.is_asking = True
@@ -126,13 +126,13 @@ class Heart(threading.Thread):
         may_extend = (look or self.progress.look()).may_extend
         asked_at = elapsed()
         lease = conf.current().lease
-        attempts = list(self.ledger.held.values())
+        attempts = list(self.held_leases.held.values())
         news = [Held(attempt.key, attempt.take_progress()) for attempt in attempts]
         try:
             with self.patience.wait_for(connection):
-                extended = heartbeat(self.ledger.alias, lease, news, self.me.worker) if may_extend else {}
+                extended = heartbeat(self.held_leases.alias, lease, news, self.me.worker) if may_extend else {}
                 missing = [key for key, _ in news if key not in extended]
-                found = standings(self.ledger.alias, missing, self.me.worker)
+                found = reread(self.held_leases.alias, missing, self.me.worker)
         except BaseException:
             for attempt, (_, progress) in zip(attempts, news, strict=True):
                 attempt.progress = attempt.progress or progress
@@ -147,7 +147,7 @@ class Heart(threading.Thread):
                 attempt.safe_until = asked_at + lease
                 if extended[key]:
                     attempt.stop(JobCancelled)
-            elif found[key] is Standing.LOST and attempt.outcome is None and attempt.stop(LeaseLost):
+            elif found[key] is RowState.LOST and attempt.outcome is None and attempt.stop(LeaseLost):
                 text = "%s #%s: its lease is lost, the handler is told to stop"
                 self._log.say(logger.warning, text, attempt.lease.name, key.job_id)
 
@@ -164,7 +164,7 @@ class Heart(threading.Thread):
         self.me.names_digest = registry.known().digest
         with self.patience.wait_for(connection):
             asked_at = elapsed()
-            answer = presence.seen(self.ledger.alias, self.me, 3 * conf.current().heartbeat)
+            answer = presence.seen(self.held_leases.alias, self.me, 3 * conf.current().heartbeat)
         self.prefetch.free_elsewhere = answer.free_elsewhere
         if step := self.contact.read_clock(answer.clock, asked_at):
             text = "the database's clock has gone %.0f s forward: nothing is reaped until all workers have had a lease's time"
@@ -173,7 +173,7 @@ class Heart(threading.Thread):
     def give_up_the_overdue(self) -> None:
         """Tell the handlers to stop whose leases were not extended for a whole lease."""
         now = elapsed()
-        for attempt in list(self.ledger.held.values()):
+        for attempt in list(self.held_leases.held.values()):
             if now > attempt.safe_until and attempt.stop(LeaseLost):
                 text = "%s #%s: no heartbeat went through for a whole lease, the handler is told to stop"
                 self._log.say(logger.warning, text, attempt.lease.name, attempt.lease.job_id)

@@ -16,7 +16,7 @@ from django.db import DataError
 from django.db import Error as DatabaseTrouble
 
 from django_reliable_jobs.running.attempt import Attempt
-from django_reliable_jobs.store.exchange import Offer, Standing, standings
+from django_reliable_jobs.store.exchange import RowState, Settlement, reread
 from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.lease import LeaseKey
 from django_reliable_jobs.values.outcome import UNBEGUN, ErrorRecord
@@ -34,7 +34,7 @@ APART_PAUSE = (0.5, 5.0)
 _REFUSED_VALUES = ("22", "23", "54")
 
 
-class Ledger:
+class HeldLeases:
     """See the module's docstring."""
 
     def __init__(self, alias: str, shared: SharedState | None = None, worker: UUID | None = None) -> None:
@@ -54,7 +54,7 @@ class Ledger:
         self.held[attempt.key] = attempt
 
     def decided(self, attempt: Attempt) -> None:
-        """The attempt has an outcome; an atomic job's is in the database already. Anything else is old news."""
+        """The attempt has an outcome; an atomic job's is in the database already. Otherwise ignored."""
         if attempt.key not in self.held or attempt.outcome is None:
             return
         if attempt.settled:
@@ -100,12 +100,12 @@ class Ledger:
         self._again_at = 0.0
         if not refused:
             return
-        found = standings(self.alias, [attempt.key for attempt in refused], self.worker)
+        found = reread(self.alias, [attempt.key for attempt in refused], self.worker)
         for attempt in refused:
             standing = found[attempt.key]
-            if standing is Standing.RECORDED:
+            if standing is RowState.RECORDED:
                 self._recorded(attempt)
-            elif standing is Standing.LOST:
+            elif standing is RowState.LOST:
                 if attempt.outcome is not UNBEGUN:  # nothing is lost by that
                     log.outcome_refused(attempt)
                     self.counts["refused"] += 1
@@ -115,7 +115,7 @@ class Ledger:
 
     def offer_one_by_one(
         self,
-        exchange: Callable[[Sequence[Offer]], set[LeaseKey]],
+        exchange: Callable[[Sequence[Settlement]], set[LeaseKey]],
         reset: Callable[[], None],
         attempts: Iterable[Attempt] | None = None,
     ) -> None:
@@ -171,8 +171,8 @@ class Ledger:
             attempt.begun_word = None
 
 
-def offer_of(attempt: Attempt) -> Offer:
-    return Offer(attempt.lease, attempt.outcome or outcome.RELEASED, attempt.take_progress())
+def offer_of(attempt: Attempt) -> Settlement:
+    return Settlement(attempt.lease, attempt.outcome or outcome.RELEASED, attempt.take_progress())
 
 
 def _refuses_the_value(error: DatabaseTrouble) -> bool:

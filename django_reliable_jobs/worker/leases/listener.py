@@ -24,7 +24,7 @@ from django_reliable_jobs.connections.own_connection import goes_through_a_poole
 from django_reliable_jobs.store.notify import CHANNEL
 from django_reliable_jobs.values.log_limit import LogLimit
 from django_reliable_jobs.worker.retry_pause import retry_pause
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -42,7 +42,7 @@ class Listener(threading.Thread):
     """Calls `on_work(queue, priority)`, `on_work(None, 0)` for work anywhere, and `on_cancel()`; in its own thread."""
 
     def __init__(
-        self, alias: str, worker: UUID, patience: Patience, on_work: Callable[[str | None, int], None],
+        self, alias: str, worker: UUID, patience: StatementDeadline, on_work: Callable[[str | None, int], None],
         on_cancel: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(name="listener", daemon=True)

@@ -26,7 +26,7 @@ HOLD = 1.0
 #: always fits.
 MOST_BYTES = 16_000_000
 _WEIGHT = 0.05
-#: After so many full claims in a row what the others say of their free slots is old news, or they serve other queues.
+#: After so many full claims in a row what the others say of their free slots is out of date, or they serve other queues.
 PLENTY = 3
 
 

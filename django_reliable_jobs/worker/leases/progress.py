@@ -43,7 +43,7 @@ class Look(NamedTuple):
         return self.still[ENGINE] < LATE and self.still[WATCHDOG] < LATE
 
 
-class Progress:
+class ProgressWatch:
     """Counts for how many beats each part has stood still. `lease` and `heartbeat` in seconds."""
 
     def __init__(self, shared: SharedState, lease: float, heartbeat: float) -> None:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from django_reliable_jobs import conf
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.store import names as store
-from django_reliable_jobs.store.exchange import Exchanged, Wish
+from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged
 from django_reliable_jobs.store.queues_with_work import Work
 from django_reliable_jobs.worker import log
 
@@ -89,7 +89,7 @@ class UnknownNames:
         first = self._first.get((work.queue, work.priority))
         return work._replace(since=first[0]) if first is not None and first[0] > work.since else work
 
-    def claimed(self, wish: Wish, got: Exchanged, seconds: float) -> list[tuple[str, int, datetime]]:
+    def claimed(self, wish: ClaimRequest, got: Exchanged, seconds: float) -> list[tuple[str, int, datetime]]:
         """A claim took so long: the places to which it need not come back so soon, and where to go on there."""
         if seconds <= DEAR or self._looked is None:
             return []

@@ -26,7 +26,7 @@ from django_reliable_jobs.store import notify, reap
 from django_reliable_jobs.values.batch_size import BatchSize
 from django_reliable_jobs.values.states import JobStatus
 from django_reliable_jobs.worker import log
-from django_reliable_jobs.worker.leases.database_contact import Contact
+from django_reliable_jobs.worker.leases.database_contact import DatabaseContact
 from django_reliable_jobs.worker.leases.unknown_names import NameJudge, UnknownNames
 from django_reliable_jobs.worker.maintenance import token_sequence
 from django_reliable_jobs.worker.maintenance.pruning import Pruning
@@ -34,7 +34,7 @@ from django_reliable_jobs.worker.maintenance.rights import Rights
 from django_reliable_jobs.worker.maintenance.scheduler import Scheduler
 from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import MAINTENANCE, SharedState
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -58,8 +58,8 @@ class Maintenance(threading.Thread):
     """The leases of `dead_workers` are taken back without waiting."""
 
     def __init__(
-        self, alias: str, worker: UUID, contact: Contact, patience: Patience, shared: SharedState, unknown: UnknownNames,
-        rights: Rights, dead_workers: Sequence[DeadWorker] = (),
+        self, alias: str, worker: UUID, contact: DatabaseContact, patience: StatementDeadline, shared: SharedState,
+        unknown: UnknownNames, rights: Rights, dead_workers: Sequence[DeadWorker] = (),
     ) -> None:  # fmt: skip
         super().__init__(name="maintenance", daemon=True)
         self.alias = alias

@@ -16,7 +16,7 @@ from django_reliable_jobs.store import worker_row as presence
 from django_reliable_jobs.store.prune import prune, prune_attempts, prune_runs
 from django_reliable_jobs.values.batch_size import BatchSize
 from django_reliable_jobs.values.states import JobStatus
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 BATCH = 1000
 #: Seconds between two rounds. A round goes on until nothing is left, with a pause as long as each batch took.
@@ -29,7 +29,7 @@ Batch = Callable[[int], int]
 class Pruning:
     """Used by one thread."""
 
-    def __init__(self, alias: str, patience: Patience) -> None:
+    def __init__(self, alias: str, patience: StatementDeadline) -> None:
         self.alias = alias
         self.patience = patience
         self._at = time.monotonic() + random.uniform(0, EVERY)

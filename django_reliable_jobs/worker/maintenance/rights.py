@@ -13,7 +13,7 @@ from collections.abc import Callable
 from django.db import connections
 
 from django_reliable_jobs.store import privileges
-from django_reliable_jobs.store.worker_row import Presence
+from django_reliable_jobs.store.worker_row import WorkerState
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
@@ -26,7 +26,7 @@ LONGEST = 2000
 class Rights:
     """Used by one thread at a time. `changed` is called when what the worker's row says is to be written soon."""
 
-    def __init__(self, alias: str, me: Presence, changed: Callable[[], None]) -> None:
+    def __init__(self, alias: str, me: WorkerState, changed: Callable[[], None]) -> None:
         self.alias = alias
         self.me = me
         self._changed = changed

@@ -25,7 +25,7 @@ from django_reliable_jobs.definitions.schedule import ScheduleDefinition
 from django_reliable_jobs.schedules import next_fire
 from django_reliable_jobs.store.schedules import due as schedule_due
 from django_reliable_jobs.store.schedules import rows
-from django_reliable_jobs.store.schedules.rows import Drift, Standing
+from django_reliable_jobs.store.schedules.rows import Drift, ReleaseStanding
 from django_reliable_jobs.worker import log
 
 logger = logging.getLogger("django_reliable_jobs.scheduler")
@@ -100,25 +100,25 @@ class ScheduleSync:
             for source in sorted(installed | defined)
         }
         rows.seen(self.alias, fingerprints, BREAK)
-        standings = rows.releases(self.alias, fingerprints, BREAK)
-        current, activated = _split(standings)
-        abandoned = self._abandoned(standings)
+        reread = rows.releases(self.alias, fingerprints, BREAK)
+        current, activated = _split(reread)
+        abandoned = self._abandoned(reread)
         differs = self._differs(definitions, current | activated)
         if activated or differs or abandoned:
             with transaction.atomic(using=self.alias, durable=True):
                 if not rows.lock(self.alias):
                     return False
                 # Anew: this process may have stood still, and with it the contact that lets it take an app back.
-                standings = rows.releases(self.alias, fingerprints, BREAK)
-                current, activated = _split(standings)
+                reread = rows.releases(self.alias, fingerprints, BREAK)
+                current, activated = _split(reread)
                 if activated:
                     rows.activate(self.alias, {source: fingerprints[source] for source in activated})
                 gone = self._write(definitions, current | activated)
-                for source in self._abandoned(standings):
+                for source in self._abandoned(reread):
                     gone += rows.retire(self.alias, [source], [])
                     logger.warning("no worker with the schedules of %s was seen for a day, they are taken away", source)
-            self._tell(standings, activated, defined, gone)
-        for each in standings:
+            self._tell(reread, activated, defined, gone)
+        for each in reread:
             if each.source not in current | activated and each.in_touch > NOT_IN_FORCE:
                 self._say(
                     logging.WARNING, "the schedules of %s are not as this worker's code says: a newer version's are in force,"
@@ -127,20 +127,20 @@ class ScheduleSync:
         self.current = frozenset(current | activated)
         return True
 
-    def _abandoned(self, standings: list[Standing]) -> list[str]:
+    def _abandoned(self, reread: list[ReleaseStanding]) -> list[str]:
         """After an outage nobody has been seen for long: asked only when we have been in touch."""
-        if not any(each.in_touch >= ALIVE for each in standings):
+        if not any(each.in_touch >= ALIVE for each in reread):
             return []
-        sources = [each.source for each in standings]
+        sources = [each.source for each in reread]
         return rows.abandoned(self.alias, sorted(map(scheduling.app_of, sources)), sources, ABANDONED)
 
     def _tell(
-        self, standings: list[Standing], activated: set[str], defined: set[str], gone: list[tuple[str, bool]]
+        self, reread: list[ReleaseStanding], activated: set[str], defined: set[str], gone: list[tuple[str, bool]]
     ) -> None:
         for name, paused in gone:
             stays = "; it stays paused if it comes back" if paused else ""
             logger.info("schedule %s is not defined any more, it is taken away%s", name, stays)
-        for each in standings:
+        for each in reread:
             if each.source not in activated:
                 continue
             if each.unseen is not None and each.unseen <= ALIVE and (each.source in defined or gone):
@@ -183,13 +183,13 @@ class ScheduleSync:
         return rows.retire(self.alias, sorted(mine), sorted(by_name)) if mine else []
 
 
-def _split(standings: list[Standing]) -> tuple[set[str], set[str]]:
+def _split(reread: list[ReleaseStanding]) -> tuple[set[str], set[str]]:
     """The apps whose current version this process has, and those whose current version it is to become."""
-    current = {each.source for each in standings if each.is_current}
-    return current, {each.source for each in standings if _takes_over(each)}
+    current = {each.source for each in reread if each.is_current}
+    return current, {each.source for each in reread if _takes_over(each)}
 
 
-def _takes_over(standing: Standing) -> bool:
+def _takes_over(standing: ReleaseStanding) -> bool:
     if standing.is_current:
         return False
     gone = standing.unseen is None or standing.unseen > ALIVE

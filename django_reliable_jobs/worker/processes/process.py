@@ -40,10 +40,10 @@ from django_reliable_jobs.values.outcome import Outcome
 from django_reliable_jobs.worker import exit_codes, log
 from django_reliable_jobs.worker.handlers.handler_connections import pools_that_are_too_small
 from django_reliable_jobs.worker.handlers.slots import SlotPool
-from django_reliable_jobs.worker.leases.database_contact import Contact
-from django_reliable_jobs.worker.leases.engine import BURST_WAITS, Engine, Told
-from django_reliable_jobs.worker.leases.heartbeat import Heart
-from django_reliable_jobs.worker.leases.held_leases import Ledger
+from django_reliable_jobs.worker.leases.database_contact import DatabaseContact
+from django_reliable_jobs.worker.leases.engine import BURST_WAITS, Engine, WorkNotice
+from django_reliable_jobs.worker.leases.heartbeat import Heartbeat
+from django_reliable_jobs.worker.leases.held_leases import HeldLeases
 from django_reliable_jobs.worker.leases.listener import Listener
 from django_reliable_jobs.worker.leases.prefetch import Prefetch, most_leases
 from django_reliable_jobs.worker.maintenance import token_sequence
@@ -56,18 +56,18 @@ from django_reliable_jobs.worker.processes.wait_for_schema import wait_for_schem
 from django_reliable_jobs.worker.processes.wear import Wear
 from django_reliable_jobs.worker.shared_state import MAIN, SharedState
 from django_reliable_jobs.worker.signals import install
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 from django_reliable_jobs.worker.watchdog import Watchdog
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 
 # What may pass after the grace time, in seconds; together it has to stay below the supervisor's OVERDUE.
 #: Handlers end that are told to stop.
-OBEY = 1.0
+STOP_WAIT = 1.0
 #: Killed children of isolated jobs are gone.
 BURY = 0.5
 #: The last outcomes reach the database.
-LAST_WORDS = 3.0
+FLUSH_WAIT = 3.0
 #: The worker's own row goes; then the log reaches its file within FLUSH.
 GOODBYE = 1.0
 #: The jobs of handlers that did not obey are handed back.
@@ -104,15 +104,15 @@ class WorkerProcess:
         self.flushed = False
         self._asked_to_stop = False
         self._at_once = False
-        inbox: SimpleQueue[Attempt | Told | None] = SimpleQueue()
+        inbox: SimpleQueue[Attempt | WorkNotice | None] = SimpleQueue()
         self.inbox = inbox
         # A statement that takes half a lease is on a dead connection; what is left suffices to connect and heartbeat.
-        self.patience = patience = Patience(settings.lease / 2, shared)
-        contact = Contact(settings.lease)
+        self.patience = patience = StatementDeadline(settings.lease / 2, shared)
+        contact = DatabaseContact(settings.lease)
         prefetch = Prefetch(settings.prefetch, options.slots)
-        self.ledger = Ledger(options.alias, shared, worker)
+        self.held_leases = HeldLeases(options.alias, shared, worker)
         self.pool = SlotPool(options.slots, options.alias, worker, inbox.put, supervisor, shared)
-        me = presence.Presence(
+        me = presence.WorkerState(
             worker,
             socket.gethostname()[:255],
             os.getpid(),
@@ -121,11 +121,11 @@ class WorkerProcess:
             options.slots,
             release=settings.release or "",
         )
-        self.heart = Heart(self.ledger, contact, patience, prefetch, me, lambda: self.pool.busy, shared)
+        self.heart = Heartbeat(self.held_leases, contact, patience, prefetch, me, lambda: self.pool.busy, shared)
         self.engine = Engine(
-            worker, options, self.ledger, self.pool, self.heart, prefetch, patience, inbox, self.commands.put
+            worker, options, self.held_leases, self.pool, self.heart, prefetch, patience, inbox, self.commands.put
         )
-        self.wear = Wear(options, self.ledger, self.pool, supervised=supervisor is not None)
+        self.wear = Wear(options, self.held_leases, self.pool, supervised=supervisor is not None)
         self.watchdog = Watchdog(
             self.pool, self.heart, patience, options.grace, lambda: self.commands.put("written off")
         )
@@ -143,7 +143,7 @@ class WorkerProcess:
             settings.listen_database or options.alias,
             worker,
             patience,
-            lambda queue, priority: inbox.put(Told(queue, priority)),
+            lambda queue, priority: inbox.put(WorkNotice(queue, priority)),
             self.heart.beat_soon,
         )
 
@@ -298,7 +298,7 @@ class WorkerProcess:
         if self.pool.occupied:
             logger.info("a fresh process has taken over; %d jobs run here to their end", len(self.pool.occupied))
         began = time.monotonic()
-        while not (self.ledger.nothing_held or self._asked_to_stop or self.engine.ended.is_set()):
+        while not (self.held_leases.nothing_held or self._asked_to_stop or self.engine.ended.is_set()):
             self.shared.moved()
             with suppress(Empty):
                 self.commands.get(timeout=min(LOOK_EVERY[1], max(LOOK_EVERY[0], (time.monotonic() - began) / 10)))
@@ -313,31 +313,31 @@ class WorkerProcess:
         self.watchdog.worker_ends = True
         for attempt in list(self.pool.occupied):
             attempt.stop(LeaseLost)
-        self._wait(lambda: not self.pool.occupied, OBEY / 5 if self._at_once else OBEY)
+        self._wait(lambda: not self.pool.occupied, STOP_WAIT / 5 if self._at_once else STOP_WAIT)
         self.pool.kill_children()
         self._wait(lambda: not self.pool.has_children_at_work, BURY)
         self._withdraw()
 
     def _end(self) -> None:
-        """Settle what has ended, say goodbye, and hand back last what does not."""
+        """Settle what has ended, delete the worker's row, and hand back last what does not."""
         left = list(self.pool.occupied)
         if not left:
             self._let_the_engine_end()
         keys = {attempt.key for attempt in left}
-        self._wait(lambda: self.engine.ended.is_set() or keys.issuperset(list(self.ledger.held)), LAST_WORDS)
-        settled = keys.issuperset(list(self.ledger.held))
+        self._wait(lambda: self.engine.ended.is_set() or keys.issuperset(list(self.held_leases.held)), FLUSH_WAIT)
+        settled = keys.issuperset(list(self.held_leases.held))
         if settled and not left:
-            self._wait(self.engine.ended.is_set, LAST_WORDS)
+            self._wait(self.engine.ended.is_set, FLUSH_WAIT)
         for thread in (self.heart, self.maintenance, self.listener):
             thread.stop()
         self.pool.close()
         self.shared.leave()
         self._wait(lambda: not self.heart.is_alive(), GOODBYE / 2)  # it would write the row again
         if settled:
-            within(GOODBYE, self._say_goodbye)
+            within(GOODBYE, self._delete_worker_row)
         else:
             logger.error("the last outcomes did not reach the database; their leases run out")
-        counts = ", ".join(f"{n} {what.lower()}" for what, n in sorted(self.ledger.counts.items()))
+        counts = ", ".join(f"{n} {what.lower()}" for what, n in sorted(self.held_leases.counts.items()))
         logger.info("worker %s ends: %s", self.worker, counts or "idle")
         if left:
             logger.warning("%d handlers did not stop: their jobs are handed back as the process ends", len(left))
@@ -363,17 +363,17 @@ class WorkerProcess:
         attempt.decide(what)
         self.inbox.put(attempt)
 
-    def _say_goodbye(self) -> None:
+    def _delete_worker_row(self) -> None:
         try:
-            with own_connection(self.options.alias, "goodbye") as connection, self.patience.wait_for(connection):
+            with own_connection(self.options.alias, "worker row") as connection, self.patience.wait_for(connection):
                 presence.gone(self.options.alias, [self.worker])
         except DatabaseTrouble as error:
             logger.debug("the worker's row stays until it is pruned: %s", error)
 
     def _exit_status(self) -> int:
-        counts = self.ledger.counts
+        counts = self.held_leases.counts
         if self.supervisor is not None and self.options.max_jobs is not None:
-            self.supervisor.say(ran(self.ledger.begun_in_all()))
+            self.supervisor.say(ran(self.held_leases.begun_in_all()))
         if self.engine.failed or not self.engine.ended.is_set():
             return exit_codes.BROKEN  # it may have left leases behind: whoever takes its place looks for them
         failures = self.options.burst and bool(counts["FAILED"] or counts["DEAD"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from django_reliable_jobs.running import interrupt as stopping
 from django_reliable_jobs.worker.handlers.slots import SlotPool
-from django_reliable_jobs.worker.leases.held_leases import Ledger
+from django_reliable_jobs.worker.leases.held_leases import HeldLeases
 from django_reliable_jobs.worker.options import WorkerOptions
 
 logger = logging.getLogger("django_reliable_jobs.worker")
@@ -23,9 +23,9 @@ MOST_STOPS = 100
 class Wear:
     """Of one worker process. `since` is when it was found worn out first (monotonic)."""
 
-    def __init__(self, options: WorkerOptions, ledger: Ledger, pool: SlotPool, *, supervised: bool) -> None:
+    def __init__(self, options: WorkerOptions, held_leases: HeldLeases, pool: SlotPool, *, supervised: bool) -> None:
         self._options = options
-        self._ledger = ledger
+        self._ledger = held_leases
         self._pool = pool
         self._supervised = supervised
         self._started = time.monotonic()

@@ -119,7 +119,7 @@ def test_a_walk_over_many_that_read_the_same_ends(root: Client) -> None:
     request = RequestFactory().get("/")
     request.user = User.objects.get(username="root")
     walk = jobs_walk.Walk(site._registry[Job], request, "status=DEAD", (JobStatus.DEAD,))  # type: ignore[arg-type]
-    assert 0 < len(list(islice(walk.batches(jobs_walk.Place(), BatchSize(2, 10.0)), 20))) < 20
+    assert 0 < len(list(islice(walk.batches(jobs_walk.Cursor(), BatchSize(2, 10.0)), 20))) < 20
 
 
 @pytest.mark.parametrize("far", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django_reliable_jobs import control
 from django_reliable_jobs.models import Job, JobAttempt, JobCheckpoint, QueueState
 from django_reliable_jobs.store import control as control_store
-from django_reliable_jobs.store.exchange import Pair, Wish, exchange
+from django_reliable_jobs.store.exchange import ClaimRequest, Source, exchange
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.reap import reap
 from django_reliable_jobs.values.backoff import Backoff
@@ -103,7 +103,7 @@ def test_a_retried_job_runs_once_with_a_greater_token_and_keeps_its_history() ->
     checkpoint = JobCheckpointFactory(job=job, fencing_token=job.fencing_token, value=60)
     assert control.retry(job.pk)
     assert not control.retry(job.pk), "a second click"
-    wish = Wish(8, pairs=[Pair("default", 0)])
+    wish = ClaimRequest(8, pairs=[Source("default", 0)])
     [lease] = exchange("default", uuid4(), 30, [], wish).leases
     assert (lease.token > job.fencing_token, lease.attempt) == (True, 1)
     assert not control.retry(job.pk), "it is running by now"

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from django_reliable_jobs import control
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.store.exchange import Offer, Pair, Wish
+from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, Source
 from django_reliable_jobs.store.reap import expire, reap, release_unheld
 from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.backoff import Backoff
@@ -27,12 +27,12 @@ BEGUN = {
     "snoozed": outcome.snoozed(0.0),
 }
 UNBEGUN = {"handed back": outcome.UNBEGUN, "unknown": outcome.unknown_job(0.0)}
-ONE = Wish(1, pairs=[Pair("default", 0)])
+ONE = ClaimRequest(1, pairs=[Source("default", 0)])
 
 
 def claimed(exchange: Exchange, **values: Any) -> tuple[Job, Any]:
     made = JobFactory(**{"expires_at": ago(-600)} | values)
-    [lease] = exchange(wish=Wish(1, pairs=[Pair("default", 0)])).leases
+    [lease] = exchange(wish=ClaimRequest(1, pairs=[Source("default", 0)])).leases
     job = Job.objects.get(pk=made.pk)
     assert job.status == "RUNNING"
     return job, lease
@@ -64,14 +64,14 @@ def expires(exchange: Exchange, job: Job) -> None:
 def test_what_has_once_begun_never_expires(exchange: Exchange, given: Outcome) -> None:
     job, lease = claimed(exchange)
     assert job.first_started_at == job.started_at
-    exchange([Offer(lease, given)])
+    exchange([Settlement(lease, given)])
     never_expires(exchange, job)
 
 
 @pytest.mark.parametrize("given", UNBEGUN.values(), ids=UNBEGUN)
 def test_what_is_handed_back_unbegun_still_expires(exchange: Exchange, given: Outcome) -> None:
     job, lease = claimed(exchange)
-    exchange([Offer(lease, given)])
+    exchange([Settlement(lease, given)])
     now = Job.objects.get(pk=job.pk)
     assert (now.status, now.attempts, now.first_started_at) == ("QUEUED", 0, None)
     expires(exchange, job)
@@ -80,9 +80,9 @@ def test_what_is_handed_back_unbegun_still_expires(exchange: Exchange, given: Ou
 @pytest.mark.parametrize("given", UNBEGUN.values(), ids=UNBEGUN)
 def test_a_later_claim_that_is_handed_back_unbegun_takes_no_start_back(exchange: Exchange, given: Outcome) -> None:
     job, lease = claimed(exchange)
-    exchange([Offer(lease, outcome.RELEASED)])
+    exchange([Settlement(lease, outcome.RELEASED)])
     [again] = exchange(wish=ONE).leases
-    exchange([Offer(again, given)])
+    exchange([Settlement(again, given)])
     assert Job.objects.get(pk=job.pk).first_started_at == job.first_started_at
     never_expires(exchange, job)
 
@@ -118,7 +118,7 @@ def test_a_claim_whose_answer_was_lost_has_not_begun(exchange: Exchange) -> None
 
 def test_a_later_claim_whose_answer_was_lost_takes_no_start_back(exchange: Exchange) -> None:
     job, lease = claimed(exchange)
-    exchange([Offer(lease, BEGUN["failed"])])
+    exchange([Settlement(lease, BEGUN["failed"])])
     exchange(wish=ONE)
     assert release_unheld("default", exchange.worker, []) == [job.pk]
     never_expires(exchange, job)
@@ -155,7 +155,7 @@ def test_a_lease_tells_how_long_its_handler_may_wait_to_begin(exchange: Exchange
 
 def test_what_expired_while_it_was_held_is_cancelled_as_unbegun(exchange: Exchange) -> None:
     job, lease = claimed(exchange)
-    exchange([Offer(lease, outcome.EXPIRED)])
+    exchange([Settlement(lease, outcome.EXPIRED)])
     now = Job.objects.get(pk=job.pk)
     assert (now.status, now.reason, now.attempts, now.first_started_at) == ("CANCELLED", "expired", 0, None)
     assert now.finished_at is not None

@@ -24,7 +24,7 @@ from pytest_django import DjangoAssertNumQueries
 from django_reliable_jobs import PayloadError, job
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.payload import loads
-from django_reliable_jobs.store.exchange import Pair, Wish, exchange
+from django_reliable_jobs.store.exchange import ClaimRequest, Source, exchange
 from tests.support.probes.jobs import echo, nap, noop
 from tests.support.probes.models import Mark
 from tests.unit.payload.test_payload import assert_same
@@ -81,7 +81,7 @@ def test_it_comes_back_as_it_went_in(value: Any) -> None:
         [back], named = row.arguments
         assert_same(back, value)
         assert named == {}
-    [lease] = exchange("default", uuid4(), 30, [], Wish(1, pairs=[Pair("default", 0)])).leases
+    [lease] = exchange("default", uuid4(), 30, [], ClaimRequest(1, pairs=[Source("default", 0)])).leases
     assert_same(loads(lease.args), [value])
 
 

@@ -21,7 +21,7 @@ from django_reliable_jobs.models import Job, JobAttempt, JobCheckpoint, JobStatu
 from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.running.context import JobContext
 from django_reliable_jobs.store import portable
-from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange
+from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, Source, exchange
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.prune import prune
 from django_reliable_jobs.store.queues_with_work import discover
@@ -88,7 +88,7 @@ def other(request: pytest.FixtureRequest, other_database: None, settings: Any) -
 
 
 def claim(alias: str) -> list[Lease]:
-    return exchange(alias, WORKER, 30, [], Wish(9, pairs=[Pair("default", 0)])).leases
+    return exchange(alias, WORKER, 30, [], ClaimRequest(9, pairs=[Source("default", 0)])).leases
 
 
 def test_every_verb_of_enqueue_works(other: str) -> None:
@@ -113,8 +113,10 @@ def test_every_verb_of_a_worker_works(other: str) -> None:
     assert [(work.queue, work.priority) for work in discover(other)] == []
     assert len(heartbeat(other, 30, [Held(lease.key) for lease in leases])) == 6
     failed = outcome.failed(0, ErrorRecord("E", "m", "t"), last_attempt=False)
-    assert exchange(other, WORKER, 30, [Offer(leases[0], failed)], Wish()).settled == {leases[0].key}
-    assert portable.exchange(other, WORKER, 30, [Offer(leases[1], outcome.DONE)], Wish()).settled == {leases[1].key}
+    assert exchange(other, WORKER, 30, [Settlement(leases[0], failed)], ClaimRequest()).settled == {leases[0].key}
+    assert portable.exchange(other, WORKER, 30, [Settlement(leases[1], outcome.DONE)], ClaimRequest()).settled == {
+        leases[1].key
+    }
     context = JobContext(Attempt(leases[2]), other)
     with transaction.atomic(using=other):
         assert context.state is None
@@ -127,7 +129,7 @@ def test_every_verb_of_a_worker_works(other: str) -> None:
     assert expire(other, 10) == 0
     assert release_unheld(other, uuid4(), []) == []
     assert prune(other, JobStatus.DONE, 0, 10) == 1
-    assert len(portable.exchange(other, WORKER, 30, [], Wish(2, pairs=[Pair("default", 0)])).leases) == 2
+    assert len(portable.exchange(other, WORKER, 30, [], ClaimRequest(2, pairs=[Source("default", 0)])).leases) == 2
 
 
 def test_every_verb_of_control_works(other: str) -> None:
@@ -164,7 +166,7 @@ def test_reads_never_go_to_a_replica(other: str, settings: Any) -> None:
     job = noop.enqueue()
     [lease] = claim(other)
     failed = outcome.dead("d", ErrorRecord("E", "m", "t"))
-    assert exchange(other, WORKER, 30, [Offer(lease, failed)], Wish()).settled
+    assert exchange(other, WORKER, 30, [Settlement(lease, failed)], ClaimRequest()).settled
     assert Job.objects.get(pk=job.pk).attempt_set.get().error_kind == "E"
     assert JobAttempt.objects.filter(job=job).count() == 1
 
@@ -179,7 +181,7 @@ def test_one_enqueue_may_name_a_database(other_database: None) -> None:
     assert Job.objects.using("other").get() == there
     [lease] = claim("other")
     failed = outcome.dead("d", ErrorRecord("E", "m", "t"))
-    assert exchange("other", WORKER, 30, [Offer(lease, failed)], Wish()).settled
+    assert exchange("other", WORKER, 30, [Settlement(lease, failed)], ClaimRequest()).settled
     assert there.attempt_set.count() == 1, "what belongs to a job is where the job is"
     assert control.retry(there).changed == [there.pk]
     assert control.cancel(there.pk, using="other").changed == [there.pk]

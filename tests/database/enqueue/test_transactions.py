@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.store.exchange import Pair, Wish, exchange
+from django_reliable_jobs.store.exchange import ClaimRequest, Source, exchange
 from tests.support.factories import JobFactory
 from tests.support.probes.jobs import noop
 from tests.support.probes.models import Mark
@@ -27,7 +27,7 @@ def worker() -> Iterator[Session]:
 def claimable(worker: Session) -> list[int]:
     """What a worker would claim at this moment; it is put back."""
     worker.begin()
-    got = worker.do(exchange, "default", uuid4(), 30, [], Wish(99, pairs=[Pair("default", 0)]))
+    got = worker.do(exchange, "default", uuid4(), 30, [], ClaimRequest(99, pairs=[Source("default", 0)]))
     worker.rollback()
     return [lease.job_id for lease in got.leases]
 

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store import exchange as one_statement
-from django_reliable_jobs.store.exchange import BEGINNING, Pair, Wish
-from django_reliable_jobs.worker.leases.claim_plan import Claiming
+from django_reliable_jobs.store.exchange import BEGINNING, ClaimRequest, Source
+from django_reliable_jobs.worker.leases.claim_plan import ClaimPlan
 from django_reliable_jobs.worker.options import QueueFilter
 from tests.database.conftest import Exchange
 from tests.support.factories import JobFactory, QueueStateFactory, ago, next_token
@@ -32,7 +32,7 @@ def test_a_claim_writes_the_lease_and_returns_it(exchange: Exchange) -> None:
     )  # fmt: skip
     last = next_token()
     before = timezone.now()
-    [lease] = exchange(wish=Wish(1, pairs=[Pair("default", 0)]), lease=30).leases
+    [lease] = exchange(wish=ClaimRequest(1, pairs=[Source("default", 0)]), lease=30).leases
     now = Job.objects.get()
     assert (now.status, now.reason, now.attempts, now.locked_by) == ("RUNNING", "", 3, exchange.worker)
     assert now.locked_until is not None
@@ -51,7 +51,7 @@ def test_a_later_claim_of_anything_has_a_greater_token(exchange: Exchange) -> No
     seen = 0
     for _ in range(5):
         JobFactory.create_batch(3)
-        tokens = [lease.token for lease in exchange(wish=Wish(3, pairs=[Pair("default", 0)])).leases]
+        tokens = [lease.token for lease in exchange(wish=ClaimRequest(3, pairs=[Source("default", 0)])).leases]
         assert len(set(tokens)) == 3
         assert min(tokens) > seen
         seen = max(tokens)
@@ -61,7 +61,7 @@ def test_the_order_is_priority_then_time_then_id(exchange: Exchange) -> None:
     same = ago(100)
     late, first, second = JobFactory(run_at=ago(10)), JobFactory(run_at=same), JobFactory(run_at=same)
     low, high, early = JobFactory(priority=-5), JobFactory(priority=7, run_at=ago(1)), JobFactory(run_at=ago(200))
-    pairs = [Pair("default", priority) for priority in (-5, 0, 7)]
+    pairs = [Source("default", priority) for priority in (-5, 0, 7)]
     assert exchange.claim(4, pairs=pairs) == made(high, early, first, second)
     assert exchange.claim(4, pairs=pairs) == made(late, low)
 
@@ -72,7 +72,7 @@ def test_queues_of_one_priority_are_served_by_time(exchange: Exchange) -> None:
         [JobFactory(queue="b", run_at=ago(s)) for s in (30, 10)],
     )
     urgent = JobFactory(queue="b", priority=1, run_at=ago(1))
-    pairs = [Pair("a", 0), Pair("b", 0), Pair("b", 1)]
+    pairs = [Source("a", 0), Source("b", 0), Source("b", 1)]
     assert exchange.claim(9, pairs=pairs) == made(urgent, a[0], b[0], a[1], b[1])
 
 
@@ -80,7 +80,7 @@ def test_only_the_pairs_that_were_asked_for_are_claimed_from(exchange: Exchange)
     wanted = JobFactory(queue="a", priority=3)
     JobFactory(queue="a", priority=2)
     JobFactory(queue="b", priority=3)
-    assert exchange.claim(9, pairs=[Pair("a", 3)]) == made(wanted)
+    assert exchange.claim(9, pairs=[Source("a", 3)]) == made(wanted)
 
 
 def test_what_is_not_due_expired_or_not_claimable_stays(exchange: Exchange) -> None:
@@ -102,7 +102,7 @@ def test_a_paused_queue_is_left_alone_until_it_is_resumed(exchange: Exchange) ->
     paused, open_one = JobFactory(queue="a"), JobFactory(queue="b")
     state = QueueStateFactory(queue="a")
     QueueStateFactory(queue="b", paused=False)
-    pairs = [Pair("a", 0), Pair("b", 0)]
+    pairs = [Source("a", 0), Source("b", 0)]
     assert exchange.claim(9, pairs=pairs) == made(open_one)
     state.paused = False
     state.save()
@@ -112,7 +112,7 @@ def test_a_paused_queue_is_left_alone_until_it_is_resumed(exchange: Exchange) ->
 def test_a_cap_bounds_a_queue_over_all_its_priorities(exchange: Exchange) -> None:
     a = [JobFactory(queue="a", priority=p, run_at=ago(s)) for p, s in ((0, 50), (5, 40), (5, 30), (0, 20))]
     b = [JobFactory(queue="b", run_at=ago(s)) for s in (45, 5)]
-    pairs = [Pair("a", 0, cap=2), Pair("a", 5, cap=2), Pair("b", 0)]
+    pairs = [Source("a", 0, cap=2), Source("a", 5, cap=2), Source("b", 0)]
     assert exchange.claim(9, pairs=pairs) == made(a[1], a[2], b[0], b[1])
     assert exchange.claim(9, pairs=pairs) == made(a[0], a[3])
 
@@ -122,7 +122,7 @@ def test_a_locked_row_does_not_stand_in_for_a_capped_queue(exchange: Exchange) -
     """Somebody holds the first job's row: the queue's share goes to the next one, not to nobody."""
     first, second, third = (JobFactory(queue="a", run_at=ago(s)) for s in (50, 40, 30))
     other = JobFactory(queue="b", run_at=ago(20))
-    pairs = [Pair("a", 0, cap=1), Pair("b", 0)]
+    pairs = [Source("a", 0, cap=1), Source("b", 0)]
     with Session() as somebody:
         somebody.begin()
         somebody.sql("SELECT 1 FROM django_reliable_jobs_job WHERE id = %s FOR UPDATE", [first.pk])
@@ -132,7 +132,7 @@ def test_a_locked_row_does_not_stand_in_for_a_capped_queue(exchange: Exchange) -
 
 def test_since_skips_what_was_due_before(exchange: Exchange) -> None:
     old, at, after = JobFactory(run_at=ago(50)), JobFactory(run_at=ago(40)), JobFactory(run_at=ago(30))
-    assert exchange.claim(9, pairs=[Pair("default", 0, since=at.run_at)]) == made(at, after)
+    assert exchange.claim(9, pairs=[Source("default", 0, since=at.run_at)]) == made(at, after)
     assert exchange.claim(9) == made(old)
 
 
@@ -140,7 +140,7 @@ def test_since_counts_jobs_of_one_time_by_their_id(exchange: Exchange) -> None:
     """A bulk enqueue gives thousands one `run_at`."""
     jobs = JobFactory.create_batch(4, run_at=ago(40))
     later = JobFactory(run_at=ago(30))
-    since = Pair("default", 0, since=jobs[0].run_at, job_id=jobs[2].pk)
+    since = Source("default", 0, since=jobs[0].run_at, job_id=jobs[2].pk)
     assert exchange.claim(9, pairs=[since]) == made(jobs[2], jobs[3], later)
 
 
@@ -177,7 +177,7 @@ def test_no_more_than_asked_is_claimed(exchange: Exchange) -> None:
 
 def test_the_window_bounds_what_is_looked_at(exchange: Exchange) -> None:
     JobFactory.create_batch(6)
-    got = exchange(wish=Wish(1, pairs=[Pair("default", 0)], window=4))
+    got = exchange(wish=ClaimRequest(1, pairs=[Source("default", 0)], window=4))
     assert got.candidates == 4
     assert len(got.leases) == 1
 
@@ -198,7 +198,7 @@ def test_a_claim_that_waited_does_not_commit_an_expired_lease(exchange: Exchange
     with Session() as migration, Session() as worker:
         migration.begin()
         migration.sql("LOCK TABLE django_reliable_jobs_job IN ACCESS EXCLUSIVE MODE")
-        answer = worker.start(exchange, wish=Wish(1, pairs=[Pair("default", 0)]), lease=5)
+        answer = worker.start(exchange, wish=ClaimRequest(1, pairs=[Source("default", 0)]), lease=5)
         worker.waits_for(answer)
         # For a while, so that the clocks differ; how long is of no matter.
         migration.sql("SELECT pg_sleep(0.3)")
@@ -238,10 +238,10 @@ def test_the_times_of_a_lease_do_not_depend_on_use_tz(exchange: Exchange, settin
     for _ in range(2):
         JobFactory(run_at=at)
     settings.USE_TZ, settings.TIME_ZONE = False, "America/New_York"
-    [lease] = exchange(wish=Wish(1, pairs=[Pair("default", 0)])).leases
+    [lease] = exchange(wish=ClaimRequest(1, pairs=[Source("default", 0)])).leases
     if exchange.function is one_statement.exchange:
         assert lease.run_at == at
-    claiming = Claiming(QueueFilter(), 1.0)
+    claiming = ClaimPlan(QueueFilter(), 1.0)
     claiming.told("default", 0)
     wish = claiming.wish(1, 0, {})
     assert wish is not None
@@ -259,7 +259,7 @@ def test_the_times_of_a_lease_do_not_depend_on_use_tz(exchange: Exchange, settin
 def test_one_worker_can_claim_its_own_lost_job_again(exchange: Exchange) -> None:
     job = JobFactory(losses=1)
     for _ in range(2):
-        [lease] = exchange(wish=Wish(1, pairs=[Pair("default", 0)])).leases
+        [lease] = exchange(wish=ClaimRequest(1, pairs=[Source("default", 0)])).leases
         fetch("UPDATE django_reliable_jobs_job SET status = 'QUEUED', locked_by = NULL, locked_until = NULL")
     assert lease.job_id == job.pk
     assert uuid4() != exchange.worker

@@ -9,10 +9,10 @@ import pytest
 
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store import queues_with_work as looking
-from django_reliable_jobs.store.exchange import Exchanged, Pair, Wish, exchange
+from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged, Source, exchange
 from django_reliable_jobs.store.queues_with_work import Look, discover, look
 from django_reliable_jobs.worker.leases import claim_plan as where
-from django_reliable_jobs.worker.leases.claim_plan import PLACES, Claiming
+from django_reliable_jobs.worker.leases.claim_plan import PLACES, ClaimPlan
 from django_reliable_jobs.worker.options import QueueFilter
 from tests.database.conftest import Exchange
 from tests.support.factories import JobFactory, QueueStateFactory, ago
@@ -21,7 +21,7 @@ from tests.support.sessions import Session
 pytestmark = pytest.mark.django_db
 
 
-def claim(claiming: Claiming, free: int, ahead: int = 0) -> tuple[Wish, Exchanged]:
+def claim(claiming: ClaimPlan, free: int, ahead: int = 0) -> tuple[ClaimRequest, Exchanged]:
     """One round of an engine that has something to settle."""
     wish = claiming.wish(free, ahead, {})
     assert wish is not None
@@ -30,7 +30,7 @@ def claim(claiming: Claiming, free: int, ahead: int = 0) -> tuple[Wish, Exchange
     return wish, got
 
 
-def looked(claiming: Claiming) -> Claiming:
+def looked(claiming: ClaimPlan) -> ClaimPlan:
     claiming.looked(look("default", claiming.look_from), 0.001)
     while not claiming.looked_everywhere:
         claiming.looked(look("default", claiming.look_from), 0.001)
@@ -42,7 +42,7 @@ def test_locked_rows_of_a_high_priority_hide_neither_lower_ones_nor_other_queues
     """P18: a bulk cancel in an open transaction."""
     JobFactory.create_batch(60, priority=9)
     low, other = JobFactory(priority=0), JobFactory(queue="other", priority=-5)
-    pairs = [Pair("default", 9), Pair("default", 0), Pair("other", -5)]
+    pairs = [Source("default", 9), Source("default", 0), Source("other", -5)]
     with Session() as somebody:
         somebody.begin()
         somebody.sql("SELECT 1 FROM django_reliable_jobs_job WHERE priority = 9 FOR UPDATE")
@@ -56,7 +56,7 @@ def test_a_source_that_is_held_by_others_is_left_for_a_moment(monkeypatch: pytes
     monkeypatch.setattr(where, "MOMENT", 3600.0)
     JobFactory.create_batch(200, priority=9)
     JobFactory.create_batch(12, priority=0)
-    claiming = looked(Claiming(QueueFilter(), 5.0))
+    claiming = looked(ClaimPlan(QueueFilter(), 5.0))
     with Session() as somebody:
         somebody.begin()
         somebody.sql("SELECT 1 FROM django_reliable_jobs_job WHERE priority = 9 FOR UPDATE")
@@ -79,7 +79,7 @@ def test_the_payload_of_a_claim_is_bounded(exchange: Exchange) -> None:
     small = JobFactory(run_at=ago(1))
 
     def taken(free: int, ahead: int, most: int) -> list[int]:
-        got = exchange(wish=Wish(free, ahead, [Pair("default", 0)], payload_bytes=most))
+        got = exchange(wish=ClaimRequest(free, ahead, [Source("default", 0)], payload_bytes=most))
         assert got.too_large == (len(got.leases) < min(free + ahead, 13))
         ids = [lease.job_id for lease in got.leases]
         Job.objects.filter(pk__in=ids).update(status="QUEUED")
@@ -98,7 +98,7 @@ def test_arguments_that_compress_well_are_bounded_too(exchange: Exchange) -> Non
     """P27: a megabyte of one letter takes some ten kilobytes in the table."""
     for _ in range(30):
         JobFactory(args=["a" * 1_000_000])
-    got = exchange(wish=Wish(1, 100, [Pair("default", 0)], payload_bytes=1_000_000))
+    got = exchange(wish=ClaimRequest(1, 100, [Source("default", 0)], payload_bytes=1_000_000))
     assert sum(len(lease.args) for lease in got.leases) <= 10_500_000
     assert got.too_large
 
@@ -127,7 +127,7 @@ def test_of_many_queues_a_claim_asks_in_a_few_by_turns() -> None:
     for queue in queues:
         JobFactory.create_batch(4, queue=queue)
     urgent = JobFactory(queue="q149", priority=7)
-    claiming = looked(Claiming(QueueFilter(), 5.0))
+    claiming = looked(ClaimPlan(QueueFilter(), 5.0))
     assert len(claiming.sinces) == 151
     served: list[str] = []
     wish, got = claim(claiming, 8)
@@ -147,8 +147,8 @@ def test_of_many_queues_a_claim_asks_in_a_few_by_turns() -> None:
     assert not Job.objects.filter(status="QUEUED").exists()
 
 
-def many(count: int = 100) -> Claiming:
-    made = Claiming(QueueFilter(), 5.0)
+def many(count: int = 100) -> ClaimPlan:
+    made = ClaimPlan(QueueFilter(), 5.0)
     at = ago(100)
     made.looked(Look([looking.Work(f"q{number}", 0, -1.0, at) for number in range(count)]), 0.001)
     return made

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus, QueueState
-from django_reliable_jobs.store.exchange import BEGINNING, Exchanged, Offer, Pair, Wish
+from django_reliable_jobs.store.exchange import BEGINNING, ClaimRequest, Exchanged, Settlement, Source
 from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.outcome import ErrorRecord, Outcome
 from tests.database.conftest import IMPLEMENTATIONS, light
@@ -128,12 +128,12 @@ def _run(
     now: datetime,
 ) -> dict[str, Any]:
     offers = {
-        number: Offer(lease_of(made[number], token=made[number].fencing_token + wrong), outcome, progress)
+        number: Settlement(lease_of(made[number], token=made[number].fencing_token + wrong), outcome, progress)
         for number, outcome, wrong, progress in offered
         if number < len(made)
     }
     pairs = [
-        Pair(
+        Source(
             queue,
             priority,
             BEGINNING if since is None else now + timedelta(minutes=since),
@@ -145,7 +145,9 @@ def _run(
     window = wish["free"] + wish["ahead"] + wish["spare"]
     with transaction.atomic():
         before = set(Job.objects.values_list("fencing_token", flat=True))
-        got = function("default", WORKER, 30.0, list(offers.values()), Wish(wish["free"], wish["ahead"], pairs, window))
+        got = function(
+            "default", WORKER, 30.0, list(offers.values()), ClaimRequest(wish["free"], wish["ahead"], pairs, window)
+        )
         seen = _seen(got, before, now)
         transaction.set_rollback(True)
     return seen

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus
-from django_reliable_jobs.store.exchange import Offer, Pair, Standing, Wish, standings
+from django_reliable_jobs.store.exchange import ClaimRequest, RowState, Settlement, Source, reread
 from django_reliable_jobs.store.reap import reap
 from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.backoff import Backoff
@@ -54,7 +54,7 @@ def running(**values: Any) -> Job:
 def test_each_outcome_is_recorded(exchange: Exchange, given: Outcome, expected: dict[str, Any]) -> None:
     job = running()
     before = timezone.now()
-    got = exchange([Offer(lease_of(job), given)], worker=job.locked_by)
+    got = exchange([Settlement(lease_of(job), given)], worker=job.locked_by)
     after = timezone.now()
 
     assert got.settled == {LeaseKey(job.pk, job.fencing_token)}
@@ -84,7 +84,7 @@ def test_each_outcome_is_recorded(exchange: Exchange, given: Outcome, expected: 
 @pytest.mark.parametrize(("given", "expected"), OUTCOMES.values(), ids=OUTCOMES)
 def test_an_error_becomes_an_attempt(exchange: Exchange, given: Outcome, expected: dict[str, Any]) -> None:
     job = running()
-    exchange([Offer(lease_of(job), given)])
+    exchange([Settlement(lease_of(job), given)])
     attempts = list(JobAttempt.objects.filter(job=job))
     if given.error is None:
         assert attempts == []
@@ -104,7 +104,7 @@ def test_an_error_becomes_an_attempt(exchange: Exchange, given: Outcome, expecte
 @pytest.mark.parametrize("given", [given for given, _ in OUTCOMES.values()], ids=OUTCOMES)
 def test_a_cancel_request_turns_anything_but_done_into_cancelled(exchange: Exchange, given: Outcome) -> None:
     job = running(cancel_requested_at=ago(1))
-    exchange([Offer(lease_of(job), given)])
+    exchange([Settlement(lease_of(job), given)])
     now = Job.objects.get(pk=job.pk)
     if given.status == JobStatus.DONE:
         assert (now.status, now.reason) == ("DONE", given.reason)
@@ -120,13 +120,13 @@ def test_a_cancel_request_turns_anything_but_done_into_cancelled(exchange: Excha
 def test_an_older_version_counts_anew_for_a_job_that_was_put_back_here(exchange: Exchange) -> None:
     """It makes DEAD what it meets an hour after `unknown_since`, though a worker may know the name that is only busy."""
     job = running(unknown_since=ago(600))
-    exchange([Offer(lease_of(job), outcome.unknown_job())])
+    exchange([Settlement(lease_of(job), outcome.unknown_job())])
     assert Job.objects.get(pk=job.pk).unknown_since is None
 
 
 def test_the_last_progress_is_stored(exchange: Exchange) -> None:
     job = running()
-    exchange([Offer(lease_of(job), outcome.DONE, '{"done": 7}')])
+    exchange([Settlement(lease_of(job), outcome.DONE, '{"done": 7}')])
     assert Job.objects.get(pk=job.pk).progress == {"done": 7}
 
 
@@ -134,17 +134,17 @@ def test_a_wrong_token_writes_nothing(exchange: Exchange) -> None:
     job = running()
     before = Job.objects.filter(pk=job.pk).values().get()
     older, newer = lease_of(job, token=job.fencing_token - 1), lease_of(job, token=job.fencing_token + 1)
-    got = exchange([Offer(older, FAILED_ONCE), Offer(newer, outcome.DONE)], worker=job.locked_by)
+    got = exchange([Settlement(older, FAILED_ONCE), Settlement(newer, outcome.DONE)], worker=job.locked_by)
     assert got.settled == set()
     assert Job.objects.filter(pk=job.pk).values().get() == before
     assert not JobAttempt.objects.exists()
-    assert set(standings("default", [older.key, newer.key]).values()) == {Standing.LOST}
+    assert set(reread("default", [older.key, newer.key]).values()) == {RowState.LOST}
 
 
 @pytest.mark.parametrize("status", [status for status in JobStatus if status != JobStatus.RUNNING])
 def test_a_job_that_is_not_running_is_not_settled(exchange: Exchange, status: JobStatus) -> None:
     job = JobFactory(status=status, fencing_token=1_000_000)
-    assert exchange([Offer(lease_of(job), FAILED_ONCE)]).settled == set()
+    assert exchange([Settlement(lease_of(job), FAILED_ONCE)]).settled == set()
     assert Job.objects.get(pk=job.pk).status == status
     assert not JobAttempt.objects.exists()
 
@@ -153,10 +153,10 @@ def test_of_two_attempts_of_one_job_only_the_latest_is_recorded(exchange: Exchan
     """A worker that stalled can claim its own lost job again, and then holds two leases of it."""
     for _ in range(4):  # whichever of the two comes first
         job = running()
-        stale = Offer(
+        stale = Settlement(
             lease_of(job, token=job.fencing_token - 1, attempt=2), outcome.dead("stale", ERROR), '{"done": -1}'
         )
-        offers = [stale, Offer(lease_of(job), FAILED_ONCE, '{"done": 2}')]
+        offers = [stale, Settlement(lease_of(job), FAILED_ONCE, '{"done": 2}')]
         got = exchange(offers if job.pk % 2 else offers[::-1])
         now = Job.objects.get(pk=job.pk)
         assert (now.status, now.reason, now.progress) == ("FAILED", "deadline exceeded", {"done": 2})
@@ -167,13 +167,13 @@ def test_of_two_attempts_of_one_job_only_the_latest_is_recorded(exchange: Exchan
 @pytest.mark.django_db(transaction=True)
 def test_a_locked_row_is_busy_and_settled_later(exchange: Exchange) -> None:
     held, free = running(), running()
-    offers = [Offer(lease_of(held), outcome.DONE), Offer(lease_of(free), outcome.DONE)]
+    offers = [Settlement(lease_of(held), outcome.DONE), Settlement(lease_of(free), outcome.DONE)]
     with Session() as somebody:
         somebody.begin()
         somebody.sql("SELECT 1 FROM django_reliable_jobs_job WHERE id = %s FOR UPDATE", [held.pk])
         assert exchange(offers).settled == {LeaseKey(free.pk, free.fencing_token)}
         keys = [offer.lease.key for offer in offers]
-        assert standings("default", keys) == {keys[0]: Standing.BUSY, keys[1]: Standing.RECORDED}
+        assert reread("default", keys) == {keys[0]: RowState.BUSY, keys[1]: RowState.RECORDED}
         somebody.rollback()
         assert exchange(offers[:1]).settled == {LeaseKey(held.pk, held.fencing_token)}
     assert Job.objects.get(pk=held.pk).status == "DONE"
@@ -182,34 +182,34 @@ def test_a_locked_row_is_busy_and_settled_later(exchange: Exchange) -> None:
 def test_what_is_recorded_already_changes_nothing_when_it_is_offered_again(exchange: Exchange) -> None:
     """The answer to a commit can be lost: the worker offers the outcome again."""
     jobs = {name: running() for name in OUTCOMES}
-    offers = [Offer(lease_of(job), OUTCOMES[name][0]) for name, job in jobs.items()]
+    offers = [Settlement(lease_of(job), OUTCOMES[name][0]) for name, job in jobs.items()]
     assert len(exchange(offers).settled) == len(offers)
     before = list(Job.objects.order_by("id").values())
     assert exchange(offers).settled == set()
     assert list(Job.objects.order_by("id").values()) == before
-    assert set(standings("default", [offer.lease.key for offer in offers]).values()) == {Standing.RECORDED}
+    assert set(reread("default", [offer.lease.key for offer in offers]).values()) == {RowState.RECORDED}
 
 
 def test_what_was_lost_is_told_from_what_is_recorded(exchange: Exchange) -> None:
     """A reaped row keeps the token of the lost attempt until it is claimed again; its outcome is not in the row."""
     queued, used_up = running(locked_until=ago(1)), running(locked_until=ago(1), max_attempts=3)
     asked, settled, pruned = running(locked_until=ago(1), cancel_requested_at=ago(1)), running(), running()
-    exchange([Offer(lease_of(settled), outcome.DONE)])
+    exchange([Settlement(lease_of(settled), outcome.DONE)])
     Job.objects.filter(pk=pruned.pk).delete()
     reap("default", Backoff(), 10)
 
     leases = {name: lease_of(job) for name, job in locals().items() if isinstance(job, Job)}
-    assert exchange([Offer(lease, outcome.DONE) for lease in leases.values()]).settled == set()
-    found = standings("default", [lease.key for lease in leases.values()])
+    assert exchange([Settlement(lease, outcome.DONE) for lease in leases.values()]).settled == set()
+    found = reread("default", [lease.key for lease in leases.values()])
     assert {name: found[lease.key] for name, lease in leases.items()} == {
-        "queued": Standing.LOST, "used_up": Standing.LOST, "asked": Standing.LOST,
-        "settled": Standing.RECORDED, "pruned": Standing.LOST,
+        "queued": RowState.LOST, "used_up": RowState.LOST, "asked": RowState.LOST,
+        "settled": RowState.RECORDED, "pruned": RowState.LOST,
     }  # fmt: skip
 
 
 def test_what_is_put_back_is_not_claimed_in_the_same_exchange(exchange: Exchange) -> None:
     back, other = running(run_at=ago(900)), JobFactory()
-    got = exchange([Offer(lease_of(back), outcome.RELEASED)], Wish(8, pairs=[Pair("default", 0)]))
+    got = exchange([Settlement(lease_of(back), outcome.RELEASED)], ClaimRequest(8, pairs=[Source("default", 0)]))
     assert [lease.job_id for lease in got.leases] == [other.pk]
     assert exchange.claim() == [back.pk]
 
@@ -223,5 +223,5 @@ def test_nothing_is_asked_and_nothing_happens(exchange: Exchange) -> None:
 def test_the_worker_of_an_attempt_is_who_offers_it(exchange: Exchange) -> None:
     worker = uuid4()
     job = running(locked_by=worker)
-    exchange([Offer(lease_of(job), FAILED_ONCE)], worker=worker)
+    exchange([Settlement(lease_of(job), FAILED_ONCE)], worker=worker)
     assert JobAttempt.objects.get().worker == worker

@@ -11,11 +11,11 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 
 from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.store import portable
-from django_reliable_jobs.store.exchange import Offer, Wish, exchange
+from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, exchange
 from django_reliable_jobs.store.settle_atomic import settle
 from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.outcome import ErrorRecord
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 from tests.support.factories import JobFactory, lease_of
 from tests.support.fleet import wait_until
 from tests.support.look import sql
@@ -39,7 +39,7 @@ def test_failures_are_counted_and_forgotten_after_a_success(
     implementation: object, given: outcome.Outcome, counted: int, attempts: int
 ) -> None:
     job = JobFactory(running=True, infrastructure_failures=2)
-    settled = implementation("default", job.locked_by, 30.0, [Offer(lease_of(job), given)], Wish()).settled  # type: ignore[operator]
+    settled = implementation("default", job.locked_by, 30.0, [Settlement(lease_of(job), given)], ClaimRequest()).settled  # type: ignore[operator]
     assert settled
     job.refresh_from_db()
     assert (job.infrastructure_failures, job.attempts) == (counted, attempts)
@@ -51,7 +51,7 @@ def test_after_its_settle_an_atomic_job_holds_its_row_for_a_moment_only() -> Non
     with pytest.raises(DatabaseError), transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL idle_in_transaction_session_timeout = '1h'")
-        assert settle("default", job.locked_by, Offer(lease_of(job), outcome.DONE), idle=0.2)
+        assert settle("default", job.locked_by, Settlement(lease_of(job), outcome.DONE), idle=0.2)
         with Session() as other:
             assert other.sql("SELECT id FROM django_reliable_jobs_job WHERE id = %s FOR UPDATE", [job.pk])
     connection.close()
@@ -61,7 +61,7 @@ def test_after_its_settle_an_atomic_job_holds_its_row_for_a_moment_only() -> Non
 
 def test_a_statement_that_is_given_up_ends_on_the_server() -> None:
     """Case P40."""
-    patience, name = Patience(0.2), f"given up {uuid4()}"
+    patience, name = StatementDeadline(0.2), f"given up {uuid4()}"
     active = (
         "SELECT count(*) FROM pg_stat_activity WHERE query LIKE %s AND state = 'active' AND pid <> pg_backend_pid()"
     )
@@ -74,7 +74,7 @@ def test_a_statement_that_is_given_up_ends_on_the_server() -> None:
         assert done.result() is True
 
 
-def _sleeps(patience: Patience, name: str) -> bool:
+def _sleeps(patience: StatementDeadline, name: str) -> bool:
     try:
         with own_connection("default", "engine") as mine, patience.wait_for(mine), mine.cursor() as cursor:
             cursor.execute(f"SELECT pg_sleep(120) -- {name}")

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from django_reliable_jobs.models import Job, JobAttempt
-from django_reliable_jobs.store.exchange import Offer
+from django_reliable_jobs.store.exchange import Settlement
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.queues_with_work import discover
 from django_reliable_jobs.store.reap import expire, reap, release_unheld
@@ -204,7 +204,7 @@ def test_an_atomic_settle_records_what_the_exchange_would(name: str) -> None:
     job = JobFactory(running=True, attempts=3)
     before = timezone.now()
     with transaction.atomic():
-        assert settle("default", job.locked_by, Offer(lease_of(job), given, '{"done": 5}'))
+        assert settle("default", job.locked_by, Settlement(lease_of(job), given, '{"done": 5}'))
     now = Job.objects.get()
     finished = expected["status"] in ("DONE", "DEAD", "CANCELLED")
     assert (now.status, now.reason, now.attempts) == (
@@ -230,7 +230,7 @@ def test_an_atomic_settle_records_what_the_exchange_would(name: str) -> None:
 def test_an_atomic_settle_minds_a_cancel_request(name: str) -> None:
     given, _ = OUTCOMES[name]
     job = JobFactory(running=True, attempts=3, cancel_requested_at=ago(1))
-    assert settle("default", job.locked_by, Offer(lease_of(job), given))
+    assert settle("default", job.locked_by, Settlement(lease_of(job), given))
     now = Job.objects.get()
     assert now.status == ("DONE" if given.status == "DONE" else "CANCELLED")
     assert now.finished_at is not None
@@ -240,7 +240,7 @@ def test_an_atomic_settle_of_a_lost_lease_writes_nothing() -> None:
     job, queued = JobFactory(running=True), JobFactory(fencing_token=next_token())
     before = list(Job.objects.order_by("id").values())
     for lease in (lease_of(job, token=job.fencing_token - 1), lease_of(queued)):
-        assert not settle("default", uuid4(), Offer(lease, outcome.DONE))
+        assert not settle("default", uuid4(), Settlement(lease, outcome.DONE))
     assert list(Job.objects.order_by("id").values()) == before
 
 

@@ -13,7 +13,7 @@ from pytest_django import DjangoDbBlocker
 
 from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.store import statements
-from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange, standings
+from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, Source, exchange, reread
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.insert import insert
 from django_reliable_jobs.store.key_holders import expire_holders, jobs_of
@@ -24,7 +24,7 @@ from django_reliable_jobs.store.reap import expire, reap, release_unheld
 from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.backoff import Backoff
 from django_reliable_jobs.values.states import UNFINISHED
-from django_reliable_jobs.worker.leases.claim_plan import Claiming
+from django_reliable_jobs.worker.leases.claim_plan import ClaimPlan
 from django_reliable_jobs.worker.options import QueueFilter
 from tests.support.factories import lease_of
 from tests.support.sessions import fetch
@@ -136,8 +136,8 @@ def running(count: int) -> list[Job]:
 
 
 def test_a_claim_reads_what_it_takes(explained: dict[str, Seen]) -> None:
-    pairs = [Pair("default", 5), Pair("default", 0), Pair("late", 0)]
-    got = exchange("default", uuid4(), 30, [], Wish(8, 0, pairs[:2], 24))
+    pairs = [Source("default", 5), Source("default", 0), Source("late", 0)]
+    got = exchange("default", uuid4(), 30, [], ClaimRequest(8, 0, pairs[:2], 24))
     assert len(got.leases) == 8
     seen = explained["exchange"]
     assert seen.scans == {"reliable_jobs_claim", "django_reliable_jobs_job_pkey"}
@@ -146,7 +146,7 @@ def test_a_claim_reads_what_it_takes(explained: dict[str, Seen]) -> None:
 
 
 def test_an_idle_workers_claim_reads_what_it_takes(explained: dict[str, Seen]) -> None:
-    got = exchange("default", uuid4(), 30, [], Wish(8, pairs=[Pair("default", 0)], light=True))
+    got = exchange("default", uuid4(), 30, [], ClaimRequest(8, pairs=[Source("default", 0)], light=True))
     assert len(got.leases) == 8
     seen = explained["claim"]
     assert seen.scans == {"reliable_jobs_claim", "django_reliable_jobs_job_pkey"}
@@ -160,7 +160,7 @@ def test_a_claim_does_not_walk_what_was_just_claimed(
 ) -> None:
     """D13: a bulk enqueue of one time, and an open snapshot (here this test's transaction) that keeps dead entries."""
     monkeypatch.setattr("django_reliable_jobs.worker.leases.claim_plan.SMALL", READY)
-    claiming = Claiming(QueueFilter(), 1.0)
+    claiming = ClaimPlan(QueueFilter(), 1.0)
     claiming.told("default", 0)
     walked = []
     for free in (8, READY - 100, 8):
@@ -176,7 +176,7 @@ def test_a_claim_does_not_walk_what_was_just_claimed(
 
 def test_a_settle_of_many_reads_what_it_writes(explained: dict[str, Seen]) -> None:
     jobs = running(200)
-    got = exchange("default", WORKER, 30, [Offer(lease_of(job), outcome.DONE) for job in jobs], Wish())
+    got = exchange("default", WORKER, 30, [Settlement(lease_of(job), outcome.DONE) for job in jobs], ClaimRequest())
     assert len(got.settled) == 200
     seen = explained["exchange"]
     assert "Seq Scan" not in seen.scans
@@ -198,7 +198,7 @@ def test_a_heartbeat_reads_what_it_extends(explained: dict[str, Seen]) -> None:
 
 
 def test_standings_are_read_by_id(explained: dict[str, Seen]) -> None:
-    standings("default", [lease_of(job).key for job in running(8)])
+    reread("default", [lease_of(job).key for job in running(8)])
     assert explained["standing"].scans <= {"django_reliable_jobs_job_pkey", "reliable_jobs_attempt_unique"}
     assert explained["standing"].pages < 100
 

@@ -15,7 +15,7 @@ from django_reliable_jobs.models import CronRun, Job, JobAttempt, JobStatus, Wor
 from django_reliable_jobs.operations.overview.figures import overview
 from django_reliable_jobs.store import reap
 from django_reliable_jobs.store import worker_row as presence
-from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Wish, exchange, standings
+from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged, Settlement, Source, exchange, reread
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.prune import prune, prune_runs
 from django_reliable_jobs.store.queues_with_work import discover
@@ -34,8 +34,8 @@ def _anything_goes(db: None) -> None:
 
 def claim_all(worker: object = None) -> Exchanged:
     """As an engine does that has just looked."""
-    pairs = [Pair(work.queue, work.priority, work.since) for work in discover("default") if work.due_in <= 0]
-    return exchange("default", OWNER, 30.0, [], Wish(free=50, ahead=10, pairs=pairs))
+    pairs = [Source(work.queue, work.priority, work.since) for work in discover("default") if work.due_in <= 0]
+    return exchange("default", OWNER, 30.0, [], ClaimRequest(free=50, ahead=10, pairs=pairs))
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -49,9 +49,9 @@ def test_a_waiting_row_does_not_keep_others_from_being_found_and_claimed(change:
         lease = claimed[bad.pk]
         assert lease.timeout is None or 0 <= lease.timeout < 1e9
         assert lease.run_at.tzinfo is UTC
-        offers = [Offer(lease, outcome.failed(5.0, ErrorRecord("E", "e", ""), last_attempt=False))]
-        others = [Offer(lease, outcome.RELEASED) for key, lease in claimed.items() if key != bad.pk]
-        settled = exchange("default", OWNER, 30.0, offers + others, Wish()).settled
+        offers = [Settlement(lease, outcome.failed(5.0, ErrorRecord("E", "e", ""), last_attempt=False))]
+        others = [Settlement(lease, outcome.RELEASED) for key, lease in claimed.items() if key != bad.pk]
+        settled = exchange("default", OWNER, 30.0, offers + others, ClaimRequest()).settled
         assert settled == {lease.key for lease in claimed.values()}
 
 
@@ -64,8 +64,8 @@ def test_a_row_from_before_all_time_is_due_and_gets_its_turn(value: str) -> None
     [work] = discover("default")
     since, job_id, got = work.since, 0, []
     for _ in jobs:
-        pair = Pair("default", 0, since, None, job_id)
-        [lease] = exchange("default", uuid4(), 30.0, [], Wish(1, 0, [pair], light=True)).leases
+        pair = Source("default", 0, since, None, job_id)
+        [lease] = exchange("default", uuid4(), 30.0, [], ClaimRequest(1, 0, [pair], light=True)).leases
         got.append(lease.job_id)
         since, job_id = lease.run_at, lease.job_id
     assert got == [job.pk for job in jobs]
@@ -82,7 +82,7 @@ def test_a_running_row_does_not_keep_others_from_being_reaped_extended_or_handed
     pairs = [lease_of(job).key for job in (held, bad)]
     assert len(heartbeat("default", 30.0, [Held(key) for key in pairs])) == 2
     poison(change, bad.pk)
-    assert len(standings("default", pairs)) == 2
+    assert len(reread("default", pairs)) == 2
     reaped = {job.id for job in reap.reap("default", conf.current().backoff, 100)}
     assert lost.pk in reaped
     poison(change, bad.pk)
@@ -140,7 +140,7 @@ def test_a_worker_row_does_not_keep_others_from_counting_free_slots() -> None:
     eternal = WorkerFactory(slots=5)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE django_reliable_jobs_worker SET last_seen = 'infinity' WHERE id = %s", [eternal.pk])
-    me = presence.Presence(uuid4(), "host", 1, "0", "", 8)
+    me = presence.WorkerState(uuid4(), "host", 1, "0", "", 8)
     assert presence.seen("default", me, 60).free_elsewhere >= 6
     Worker.objects.filter(pk=mad.pk).delete()
     assert presence.seen("default", me, 60).free_elsewhere == 6, "one that is seen in all eternity is not seen now"

@@ -17,7 +17,7 @@ from django_reliable_jobs.store.prune import LOOKED_AT, prune_attempts
 from django_reliable_jobs.values.batch_size import BatchSize
 from django_reliable_jobs.worker.maintenance import pruning as pruning_module
 from django_reliable_jobs.worker.maintenance.pruning import Pruning
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 from tests.support.factories import JobAttemptFactory, JobFactory, ago
 from tests.support.fleet import wait_until
 
@@ -74,7 +74,7 @@ def test_a_batch_that_is_given_up_is_tried_with_fewer_rows(
     CronRun.objects.create(
         name="old", scheduled_for=timezone.now(), outcome="error", fired_at=timezone.now() - timedelta(days=91)
     )
-    pruning = Pruning("default", Patience(4.0))
+    pruning = Pruning("default", StatementDeadline(4.0))
     pruning._at = 0.0
     left_at_the_first_success_elsewhere: list[int] = []
     connection.ensure_connection()
@@ -105,7 +105,7 @@ def test_pruning_does_one_batch_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
     """Millions of old rows are no reason not to reap for as long as it takes to delete them."""
     monkeypatch.setattr(pruning_module, "BATCH", 10)
     JobFactory.create_batch(25, done=True, finished_at=ago(8 * DAY))
-    pruning = Pruning("default", Patience(15.0))
+    pruning = Pruning("default", StatementDeadline(15.0))
     pruning._at = 0.0
     counts = []
     for _ in range(3):
@@ -173,7 +173,7 @@ def test_maintenance_keeps_as_many_as_the_setting_says(settings: pytest.FixtureR
     settings.RELIABLE_JOBS = {"KEEP_ATTEMPTS": 3}  # type: ignore[attr-defined]
     job = JobFactory(failed=True)
     many(job, range(1, 21))
-    pruning = Pruning("default", Patience(15.0))
+    pruning = Pruning("default", StatementDeadline(15.0))
     for _ in range(10):
         pruning._at = 0.0
         pruning.when_due(connection)

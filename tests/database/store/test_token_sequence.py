@@ -13,7 +13,7 @@ from django.db import DatabaseError, connection, connections, transaction
 
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus, TokenMark
 from django_reliable_jobs.store import tokens
-from django_reliable_jobs.store.exchange import Offer, Pair, Standing, Wish, exchange, standings
+from django_reliable_jobs.store.exchange import ClaimRequest, RowState, Settlement, Source, exchange, reread
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.settle_atomic import settle
 from django_reliable_jobs.store.tokens import MARGIN, behind, fencing_tokens, raise_mark, raise_sequence
@@ -41,7 +41,7 @@ def set_back(to: int = 1) -> None:
 
 
 def claim(worker: object = None) -> list[int]:
-    wish = Wish(free=10, pairs=[Pair("default", 0)])
+    wish = ClaimRequest(free=10, pairs=[Source("default", 0)])
     return [lease.token for lease in exchange("default", worker or uuid4(), 30, [], wish).leases]  # type: ignore[arg-type]
 
 
@@ -144,18 +144,18 @@ def test_a_token_that_a_job_had_before_does_not_stop_the_exchange() -> None:
     job, other = JobFactory(), JobFactory(priority=-1)
     [token] = claim(worker)
     lease = lease_of(Job.objects.get(pk=job.pk))
-    assert exchange("default", worker, 30, [Offer(lease, FAILED)], Wish()).settled == {lease.key}
+    assert exchange("default", worker, 30, [Settlement(lease, FAILED)], ClaimRequest()).settled == {lease.key}
     set_back(token - 1)
     Job.objects.filter(pk=job.pk).update(run_at=ago(5))
     assert claim(worker) == [token]
-    pairs = [Pair("default", -1)]
-    got = exchange("default", worker, 30, [Offer(lease, FAILED)], Wish(free=1, pairs=pairs))
+    pairs = [Source("default", -1)]
+    got = exchange("default", worker, 30, [Settlement(lease, FAILED)], ClaimRequest(free=1, pairs=pairs))
     assert got.settled == {lease.key}
     assert [one.job_id for one in got.leases] == [other.pk]
     assert JobAttempt.objects.filter(job=job).count() == 1
     Job.objects.filter(pk=job.pk).update(status=JobStatus.RUNNING, locked_by=worker, locked_until=ago(-30))
     with transaction.atomic():
-        assert settle("default", worker, Offer(lease, FAILED))
+        assert settle("default", worker, Settlement(lease, FAILED))
 
 
 def test_the_same_token_of_another_worker_is_not_ours() -> None:
@@ -174,17 +174,17 @@ def test_the_same_token_of_another_worker_is_not_ours() -> None:
             old,
             30,
             [
-                Offer(lease, outcome.DONE),
+                Settlement(lease, outcome.DONE),
             ],
-            Wish(),
+            ClaimRequest(),
         ).settled
         == set()
     )
     assert heartbeat("default", 30, [Held(lease.key)], old) == {}
-    assert standings("default", [lease.key], old) == {lease.key: Standing.LOST}
+    assert reread("default", [lease.key], old) == {lease.key: RowState.LOST}
     with transaction.atomic():
-        assert not settle("default", old, Offer(lease, outcome.DONE))
+        assert not settle("default", old, Settlement(lease, outcome.DONE))
     assert Job.objects.values().get() == before
-    assert standings("default", [lease.key], new) == {lease.key: Standing.BUSY}
+    assert reread("default", [lease.key], new) == {lease.key: RowState.BUSY}
     assert heartbeat("default", 30, [Held(lease.key)], new) == {lease.key: False}
-    assert exchange("default", new, 30, [Offer(lease, outcome.DONE)], Wish()).settled == {lease.key}
+    assert exchange("default", new, 30, [Settlement(lease, outcome.DONE)], ClaimRequest()).settled == {lease.key}

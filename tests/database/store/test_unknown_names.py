@@ -13,7 +13,7 @@ from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.definitions.registry import NamesKnown
 from django_reliable_jobs.models import Job, JobAttempt, KnownNames, UnknownName, Worker
 from django_reliable_jobs.store import names
-from django_reliable_jobs.store.exchange import BEGINNING, Exchanged, Pair, Wish
+from django_reliable_jobs.store.exchange import BEGINNING, ClaimRequest, Exchanged, Source
 from django_reliable_jobs.store.queues_with_work import Work
 from django_reliable_jobs.worker.leases import unknown_names
 from django_reliable_jobs.worker.leases.unknown_names import DEAR, MOST, PAUSE, NameJudge, UnknownNames
@@ -280,7 +280,7 @@ def test_a_dear_walk_over_others_jobs_is_not_repeated_at_once(
     seen.met("others")
     head = ago(500)
     assert looked(seen, head) == head
-    wish = Wish(1, pairs=[Pair("default", 0, BEGINNING)], unknown=["others"])
+    wish = ClaimRequest(1, pairs=[Source("default", 0, BEGINNING)], unknown=["others"])
     places = seen.claimed(wish, Exchanged(), seconds)
     assert bool(places) == is_dear
     if is_dear:

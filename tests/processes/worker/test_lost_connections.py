@@ -174,7 +174,7 @@ def test_an_outage_longer_than_the_lease_burns_no_attempt_of_what_was_not_runnin
     waiting = elsewhere.enqueue("probes.note", '["outage"]', 4)
     elsewhere.all_done(waiting, worker)
     processes = len(worker.started())
-    said = [worker.text.count(line) for line in ("trouble with the database", "the database answers again")]
+    said = [worker.text.count(line) for line in ("database error", "the database answers again")]
     with elsewhere.server.outage("immediate"):
         time.sleep(8)  # longer than the lease: how long the outage is, is what is tested
         assert worker.process.poll() is None
@@ -182,7 +182,7 @@ def test_an_outage_longer_than_the_lease_burns_no_attempt_of_what_was_not_runnin
     elsewhere.all_done(notes, worker)
     assert {(row[1], row[2]) for row in elsewhere.jobs(notes)} == {(1, 0)}
     assert len(worker.started()) == processes, "an outage is no standing still"
-    again = [worker.text.count(line) for line in ("trouble with the database", "the database answers again")]
+    again = [worker.text.count(line) for line in ("database error", "the database answers again")]
     assert max(now - before for now, before in zip(again, said, strict=True)) <= 1, worker.tail()
 
 
@@ -196,12 +196,12 @@ def test_an_outage_and_its_end_are_said_once_each(elsewhere: Elsewhere, slots: s
     else:
         elsewhere.all_done(elsewhere.enqueue("probes.note", '["before"]'), started)
     with elsewhere.server.outage("immediate"):
-        started.logged("trouble with the database")
+        started.logged("database error")
         time.sleep(5 * 3)  # leases: how long the outage is, is what is tested
     started.logged("the database answers again, after")
     elsewhere.all_done(elsewhere.enqueue("probes.note", '["after"]'), elsewhere.fleet.start("--slots", "1"))
     assert not {line for line in ("has not moved", "stood still") if line in started.text}, started.tail()
-    for line in ("trouble with the database", "the database answers again"):
+    for line in ("database error", "the database answers again"):
         assert started.text.count(line) == 1, started.tail()
     assert started.stop() == 0
 

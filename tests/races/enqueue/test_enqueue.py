@@ -14,7 +14,7 @@ from django.db import transaction
 from django_reliable_jobs import AlreadyEnqueued, control
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store import insert
-from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange
+from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, Source, exchange
 from django_reliable_jobs.values import outcome
 from tests.support.factories import EchoFactory, ago, lease_of
 from tests.support.probes.jobs import echo, noop
@@ -143,7 +143,9 @@ def test_enqueue_never_waits_for_or_locks_a_running_job(sessions: Callable[[], S
     assert (got.pk, got.created, got.args) == (job.pk, False, ["old"])
     handler.rollback()
     # The caller's transaction is still open; the row is free.
-    assert worker.do(exchange, "default", job.locked_by, 30, [Offer(lease_of(job), outcome.DONE)], Wish()).settled
+    assert worker.do(
+        exchange, "default", job.locked_by, 30, [Settlement(lease_of(job), outcome.DONE)], ClaimRequest()
+    ).settled
     caller.commit()
     assert Job.objects.get().status == "DONE"
 
@@ -162,8 +164,8 @@ def test_replace_meets_the_status_of_the_moment(sessions: Callable[[], Session])
     assert lease.args == '["old"]'
 
 
-def _wish() -> Wish:
-    return Wish(1, pairs=[Pair("default", 0)])
+def _wish() -> ClaimRequest:
+    return ClaimRequest(1, pairs=[Source("default", 0)])
 
 
 def test_a_claim_frees_a_key_that_counts_until_the_start(sessions: Callable[[], Session]) -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.store.exchange import Exchanged, Offer, Pair, Standing, Wish, exchange, standings
+from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged, RowState, Settlement, Source, exchange, reread
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.reap import reap
 from django_reliable_jobs.values import outcome
@@ -23,7 +23,7 @@ from tests.support.factories import JobFactory, ago
 from tests.support.sessions import PATIENCE, Session, pausing, together
 
 THREADS = 8
-PAIRS = [Pair("default", 0), Pair("mail", 3, cap=2), Pair("mail", 0, cap=2)]
+PAIRS = [Source("default", 0), Source("mail", 3, cap=2), Source("mail", 0, cap=2)]
 
 
 def claim_all(function: Callable[..., Exchanged], start: threading.Barrier, free: int, ahead: int) -> list[Lease]:
@@ -39,8 +39,8 @@ def claim_all(function: Callable[..., Exchanged], start: threading.Barrier, free
     until = time.monotonic() + PATIENCE
     while idle < 5 or mine:
         assert time.monotonic() < until, f"never settled: {list(mine)}"
-        offers = [Offer(lease, outcome.DONE) for lease in mine.values()]
-        got = function("default", worker, 30.0, offers, Wish(free, ahead, PAIRS, free + ahead + 8))
+        offers = [Settlement(lease, outcome.DONE) for lease in mine.values()]
+        got = function("default", worker, 30.0, offers, ClaimRequest(free, ahead, PAIRS, free + ahead + 8))
         for key in got.settled:
             del mine[key]
         mine |= {lease.key: lease for lease in got.leases}
@@ -79,7 +79,7 @@ def test_what_changed_since_the_look_is_not_claimed(sessions: Callable[[], Sessi
     job, other = JobFactory(run_at=ago(90)), JobFactory(run_at=ago(80))
     worker, somebody = sessions(), sessions()
     with pausing("exchange", r"AND job\.status(?= \|\| '' IN \('QUEUED', 'FAILED'\) AND job\.run_at <= )") as go_on:
-        answer = worker.start(exchange, "default", uuid4(), 30, [], Wish(2, pairs=[Pair("default", 0)]))
+        answer = worker.start(exchange, "default", uuid4(), 30, [], ClaimRequest(2, pairs=[Source("default", 0)]))
         worker.waits_for(answer)
         somebody.sql(f"UPDATE django_reliable_jobs_job SET {change} WHERE id = %s", [job.pk])
         go_on()
@@ -89,7 +89,7 @@ def test_what_changed_since_the_look_is_not_claimed(sessions: Callable[[], Sessi
 def test_of_two_claims_that_saw_one_job_one_gets_it(sessions: Callable[[], Session]) -> None:
     job = JobFactory()
     slow, fast = sessions(), sessions()
-    wish = Wish(1, pairs=[Pair("default", 0)])
+    wish = ClaimRequest(1, pairs=[Source("default", 0)])
     with pausing("exchange", r"AND job\.status(?= \|\| '' IN \('QUEUED', 'FAILED'\) AND job\.run_at <= )") as go_on:
         answer = slow.start(exchange, "default", uuid4(), 30, [], wish)
         slow.waits_for(answer)
@@ -103,17 +103,17 @@ def test_of_two_claims_that_saw_one_job_one_gets_it(sessions: Callable[[], Sessi
 def test_a_stalled_worker_changes_nothing_after_its_job_was_claimed_again() -> None:
     """By the same worker: `locked_by` alone would let the stale outcome through. The token does not."""
     job, worker = JobFactory(), uuid4()
-    wish = Wish(1, pairs=[Pair("default", 0)])
+    wish = ClaimRequest(1, pairs=[Source("default", 0)])
     [stale] = exchange("default", worker, 30, [], wish).leases
     Job.objects.update(locked_until=ago(1))
     assert [got.id for got in reap("default", Backoff(), 10)] == [job.pk]
-    assert standings("default", [stale.key]) == {stale.key: Standing.LOST}, "lost before anybody else has it"
+    assert reread("default", [stale.key]) == {stale.key: RowState.LOST}, "lost before anybody else has it"
     [current] = exchange("default", worker, 30, [], wish).leases
     before = Job.objects.values().get()
 
     for late in (outcome.DONE, outcome.RELEASED, outcome.dead("late"), outcome.snoozed(5)):
-        assert exchange("default", worker, 30, [Offer(stale, late)], Wish()).settled == set()
+        assert exchange("default", worker, 30, [Settlement(stale, late)], ClaimRequest()).settled == set()
     assert heartbeat("default", 30, [Held(stale.key, '{"done": 9}')]) == {}
     assert Job.objects.values().get() == before
-    assert standings("default", [stale.key, current.key]) == {stale.key: Standing.LOST, current.key: Standing.BUSY}
-    assert exchange("default", worker, 30, [Offer(current, outcome.DONE)], Wish()).settled == {current.key}
+    assert reread("default", [stale.key, current.key]) == {stale.key: RowState.LOST, current.key: RowState.BUSY}
+    assert exchange("default", worker, 30, [Settlement(current, outcome.DONE)], ClaimRequest()).settled == {current.key}

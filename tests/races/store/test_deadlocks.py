@@ -16,7 +16,7 @@ from django_reliable_jobs import StaleToken, control
 from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.store import checkpoint
 from django_reliable_jobs.store import control as operator
-from django_reliable_jobs.store.exchange import Offer, Pair, Wish, exchange
+from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, Source, exchange
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.key_holders import expire_holders
 from django_reliable_jobs.store.prune import prune
@@ -43,11 +43,18 @@ WORKERS_VERBS: dict[str, tuple[dict[str, Any], Callable[[list[Job]], Any]]] = {
         {"running": True},
         lambda jobs: (
             exchange(
-                "default", jobs[0].locked_by, 30, [Offer(lease_of(job), outcome.DONE) for job in jobs], Wish()
+                "default",
+                jobs[0].locked_by,
+                30,
+                [Settlement(lease_of(job), outcome.DONE) for job in jobs],
+                ClaimRequest(),
             ).settled
         ),
     ),
-    "claim": ({}, lambda jobs: exchange("default", uuid4(), 30, [], Wish(9, pairs=[Pair("default", 0)])).leases),
+    "claim": (
+        {},
+        lambda jobs: exchange("default", uuid4(), 30, [], ClaimRequest(9, pairs=[Source("default", 0)])).leases,
+    ),
     "heartbeat": ({"running": True}, lambda jobs: heartbeat("default", 30, [Held(lease_of(job).key) for job in jobs])),
     "reap": ({"running": True, "locked_until": ago(1)}, lambda jobs: reap("default", Backoff(), 9)),
     "reap the dead": (
@@ -141,8 +148,8 @@ def test_nothing_deadlocks_and_every_row_stays_in_order() -> None:
 
 
 def _work(worker: Any, storm: Storm) -> None:
-    offers = [Offer(lease, storm.random.choice(OUTCOMES), '{"done": 1}') for lease in storm.sample(6)]
-    got = exchange("default", worker, 30, offers, Wish(4, 2, [Pair("default", 0), Pair("default", 1)], 12))
+    offers = [Settlement(lease, storm.random.choice(OUTCOMES), '{"done": 1}') for lease in storm.sample(6)]
+    got = exchange("default", worker, 30, offers, ClaimRequest(4, 2, [Source("default", 0), Source("default", 1)], 12))
     for lease in got.leases:
         storm.leases[lease.job_id] = lease
 
@@ -191,7 +198,7 @@ def _atomic(worker: Any, storm: Storm) -> None:
     for lease in storm.sample(2):
         with transaction.atomic():
             fetch("SET CONSTRAINTS ALL IMMEDIATE")
-            if not settle("default", worker, Offer(lease, outcome.DONE)):
+            if not settle("default", worker, Settlement(lease, outcome.DONE)):
                 transaction.set_rollback(True)
 
 

@@ -81,7 +81,7 @@ def test_what_is_held_is_not_begun_after(worker: WorkerProcess, what: str) -> No
     act()
     time.sleep(waiting.FRESH)  # for so long a claim's answer is good
     go()
-    wait_until(lambda: worker.ledger.nothing_held, "it to be handed back")
+    wait_until(lambda: worker.held_leases.nothing_held, "it to be handed back")
     wait_until(lambda: short().filter(status=status).count() == HELD, f"all are {status}")
     assert ran() == 0
     assert set(short().values_list("attempts", "first_started_at")) == {(0, None)}

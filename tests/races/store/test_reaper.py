@@ -8,7 +8,7 @@ import pytest
 
 from django_reliable_jobs import control
 from django_reliable_jobs.models import Job, JobAttempt, JobStatus
-from django_reliable_jobs.store.exchange import Offer, Standing, Wish, exchange, standings
+from django_reliable_jobs.store.exchange import ClaimRequest, RowState, Settlement, exchange, reread
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.prune import prune
 from django_reliable_jobs.store.reap import expire, reap
@@ -28,7 +28,9 @@ def test_a_job_that_finished_after_the_reaper_saw_it_stays_done(sessions: Callab
     with pausing("reap") as go_on:
         answer = reaper.start(reap, "default", Backoff(), 10)
         reaper.waits_for(answer)
-        got = worker.do(exchange, "default", job.locked_by, 30, [Offer(lease_of(job), outcome.done("7"))], Wish())
+        got = worker.do(
+            exchange, "default", job.locked_by, 30, [Settlement(lease_of(job), outcome.done("7"))], ClaimRequest()
+        )
         assert got.settled == {lease_of(job).key}
         go_on()
         assert answer.result(60) == []
@@ -72,11 +74,17 @@ def test_a_worker_that_settles_while_the_reaper_writes_learns_that_it_lost(
     lease = lease_of(job)
     reaper.begin()
     assert len(reaper.do(reap, "default", Backoff(), 10)) == 1
-    assert worker.do(exchange, "default", job.locked_by, 30, [Offer(lease, outcome.DONE)], Wish()).settled == set()
-    assert worker.do(standings, "default", [lease.key]) == {lease.key: Standing.BUSY}
+    assert (
+        worker.do(exchange, "default", job.locked_by, 30, [Settlement(lease, outcome.DONE)], ClaimRequest()).settled
+        == set()
+    )
+    assert worker.do(reread, "default", [lease.key]) == {lease.key: RowState.BUSY}
     reaper.commit()
-    assert worker.do(exchange, "default", job.locked_by, 30, [Offer(lease, outcome.DONE)], Wish()).settled == set()
-    assert worker.do(standings, "default", [lease.key]) == {lease.key: Standing.LOST}
+    assert (
+        worker.do(exchange, "default", job.locked_by, 30, [Settlement(lease, outcome.DONE)], ClaimRequest()).settled
+        == set()
+    )
+    assert worker.do(reread, "default", [lease.key]) == {lease.key: RowState.LOST}
     assert Job.objects.get().status == "QUEUED"
 
 
@@ -98,7 +106,7 @@ def test_a_cancel_request_that_comes_before_the_settle_writes_is_minded(
     worker, admin = sessions(), sessions()
     with pausing("exchange") as go_on:
         answer = worker.start(
-            exchange, "default", job.locked_by, 30, [Offer(lease_of(job), outcome.snoozed(5))], Wish()
+            exchange, "default", job.locked_by, 30, [Settlement(lease_of(job), outcome.snoozed(5))], ClaimRequest()
         )
         worker.waits_for(answer)
         admin.do(control.cancel, job)

@@ -18,7 +18,7 @@ from django.db import connections
 from pytest_django import DjangoDbBlocker
 
 from django_reliable_jobs.guards import guard as asking
-from django_reliable_jobs.guards.store_threads import HELPER, Helpers
+from django_reliable_jobs.guards.store_threads import HELPER, StoreThreads
 from django_reliable_jobs.models import Fence, GuardClaim, Job
 from testproject.pgbouncer import PgBouncer
 from testproject.postgres import PROJECT_ROOT, EmbeddedPostgres, url_of
@@ -123,8 +123,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test may complain once, and no helper knows another test's way to the database."""
     monkeypatch.setattr(asking.complaints, "_last", float("-inf"))
-    monkeypatch.setattr(asking, "_callers", Helpers(16))
-    monkeypatch.setattr(asking, "_keepers", Helpers(4))
+    monkeypatch.setattr(asking, "_callers", StoreThreads(16))
+    monkeypatch.setattr(asking, "_keepers", StoreThreads(4))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ unhurried = hypothesis_settings(deadline=None, suppress_health_check=[HealthChec
 DAY = 86_400
 
 
-def problem(**raw: Any) -> conf.Problem:
+def problem(**raw: Any) -> conf.SettingProblem:
     """The only problem of these settings."""
     (found,) = conf.problems(raw)
     return found

@@ -11,14 +11,14 @@ import pytest
 
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.running.attempt import Attempt
-from django_reliable_jobs.store.exchange import Exchanged, Wish
+from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged
 from django_reliable_jobs.store.queues_with_work import Look, Work
 from django_reliable_jobs.values.elapsed import elapsed
 from django_reliable_jobs.worker.handlers.handler_connections import leaves_a_trace
-from django_reliable_jobs.worker.leases.claim_plan import Claiming
-from django_reliable_jobs.worker.leases.database_contact import Contact
+from django_reliable_jobs.worker.leases.claim_plan import ClaimPlan
+from django_reliable_jobs.worker.leases.database_contact import DatabaseContact
 from django_reliable_jobs.worker.leases.prefetch import MOST, Prefetch
-from django_reliable_jobs.worker.options import QueueFilter, parse_queues
+from django_reliable_jobs.worker.options import QueueSelection, parse_queues
 from tests.unit.running.test_attempt import lease
 
 # -- options
@@ -62,8 +62,8 @@ def test_a_queue_is_not_served_and_excluded_at_once() -> None:
 TEN, ELEVEN = datetime(2020, 1, 1, 10, tzinfo=UTC), datetime(2020, 1, 1, 11, tzinfo=UTC)
 
 
-def claiming(queues: QueueFilter | None = None) -> Claiming:
-    made = Claiming(queues or QueueFilter(), poll=5.0)
+def claiming(queues: QueueSelection | None = None) -> ClaimPlan:
+    made = ClaimPlan(queues or QueueSelection(), poll=5.0)
     work = [Work("mail", 0, -1.0, TEN), Work("default", 5, -2.0, ELEVEN), Work("later", 0, 3.0, ELEVEN)]
     made.looked(Look(work), cost=0.001)
     return made
@@ -79,7 +79,7 @@ def test_it_asks_where_a_look_has_found_due_jobs_and_from_the_first_of_them_on()
 
 
 def test_it_looks_again_when_the_next_job_becomes_due() -> None:
-    quiet = Claiming(QueueFilter(), poll=5.0)
+    quiet = ClaimPlan(QueueSelection(), poll=5.0)
     quiet.looked(Look([Work("later", 0, 0.5, TEN)]), cost=0.001)
     assert not quiet.more
     assert 0 < quiet.look_at - time.monotonic() <= 0.5
@@ -105,7 +105,7 @@ def test_without_caps_a_freed_slot_is_no_news() -> None:
     assert not plain.more
 
 
-def idle() -> Claiming:
+def idle() -> ClaimPlan:
     """It knows of two pairs, and has asked in both in vain."""
     made = claiming()
     wish = made.wish(4, 0, {})
@@ -115,7 +115,7 @@ def idle() -> Claiming:
     return made
 
 
-def pairs_of(wish: Wish | None) -> tuple[list[tuple[str, int]], bool]:
+def pairs_of(wish: ClaimRequest | None) -> tuple[list[tuple[str, int]], bool]:
     assert wish is not None
     return [(pair.queue, pair.priority) for pair in wish.pairs], wish.light
 
@@ -157,7 +157,7 @@ def test_an_idle_workers_small_claim_is_for_idle_workers(reason: str) -> None:
 
 
 def test_a_notification_for_a_queue_of_others_is_ignored() -> None:
-    mine = Claiming(parse_queues("mail"), poll=5.0)
+    mine = ClaimPlan(parse_queues("mail"), poll=5.0)
     mine.told("default", 0)
     assert not mine.more
     mine.told("mail", 3)
@@ -245,7 +245,7 @@ def test_a_number_is_obeyed() -> None:
 
 
 def test_reaping_waits_for_one_lease_of_contact() -> None:
-    contact = Contact(lease=0.2)
+    contact = DatabaseContact(lease=0.2)
     assert contact.wait_for_reaping() > 0
     until = time.monotonic() + 10
     contact.made()
@@ -256,7 +256,7 @@ def test_reaping_waits_for_one_lease_of_contact() -> None:
 
 @pytest.mark.parametrize(("lasted", "reach"), [(0, 0), (14, 0), (15, 0), (20, 5), (29, 14), (31, math.inf)])
 def test_what_ran_out_when_its_owner_had_half_a_lease_to_extend_it_is_within_reach(lasted: float, reach: float) -> None:
-    contact = Contact(lease=30)
+    contact = DatabaseContact(lease=30)
     assert contact.reach() == 0
     contact.made()
     assert contact._since is not None
@@ -268,7 +268,7 @@ def test_what_ran_out_when_its_owner_had_half_a_lease_to_extend_it_is_within_rea
 
 
 def test_lost_contact_begins_anew() -> None:
-    contact = Contact(lease=0.05)
+    contact = DatabaseContact(lease=0.05)
     contact.made()
     contact.lost()
     assert contact.wait_for_reaping() == 0.025
@@ -278,7 +278,7 @@ def test_lost_contact_begins_anew() -> None:
 
 def test_a_gap_as_long_as_a_lease_begins_anew() -> None:
     """The process was stopped, or the machine suspended."""
-    contact = Contact(lease=0.1)
+    contact = DatabaseContact(lease=0.1)
     contact.made()
     contact._since = contact._last = elapsed() - 100
     assert contact.wait_for_reaping() == 0.05
@@ -307,7 +307,7 @@ def test_after_a_suspension_contact_begins_anew_and_what_was_held_ahead_does_not
     suspend: Callable[[float], None],
 ) -> None:
     """Case P32."""
-    contact, attempt = Contact(lease=30), Attempt(lease(), safe_until=elapsed() + 30)
+    contact, attempt = DatabaseContact(lease=30), Attempt(lease(), safe_until=elapsed() + 30)
     contact.made()
     suspend(29)
     contact.made()
@@ -325,7 +325,7 @@ def test_after_a_suspension_contact_begins_anew_and_what_was_held_ahead_does_not
 
 def test_a_step_of_the_databases_clock_counts_as_lost_contact() -> None:
     """Case P21."""
-    contact = Contact(lease=30)
+    contact = DatabaseContact(lease=30)
     contact.made()
     assert contact._since is not None
     contact._since -= 100
@@ -342,7 +342,7 @@ def test_a_step_of_the_databases_clock_counts_as_lost_contact() -> None:
 
 @pytest.mark.parametrize("clock", [4000.0, 4999.0, 5001.0, 5007.0])
 def test_a_clock_that_is_set_back_or_corrected_a_little_is_no_lost_contact(clock: float) -> None:
-    contact = Contact(lease=30)
+    contact = DatabaseContact(lease=30)
     contact.made()
     contact.read_clock(5000.0, elapsed())
     assert contact._since is not None
@@ -352,7 +352,7 @@ def test_a_clock_that_is_set_back_or_corrected_a_little_is_no_lost_contact(clock
 
 
 def test_a_slow_answer_is_no_step_of_the_clock(suspend: Callable[[float], None]) -> None:
-    contact = Contact(lease=30)
+    contact = DatabaseContact(lease=30)
     contact.made()
     contact.read_clock(5000.0, elapsed())
     asked = elapsed()

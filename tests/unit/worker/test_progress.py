@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from django_reliable_jobs.worker.leases.progress import Progress
+from django_reliable_jobs.worker.leases.progress import ProgressWatch
 from django_reliable_jobs.worker.processes import process_watch
 from django_reliable_jobs.worker.processes.process_watch import ProcessWatch, is_stopped
 from django_reliable_jobs.worker.shared_state import ENGINE, MAIN, MAINTENANCE, WATCHDOG, SharedState
@@ -42,7 +42,7 @@ class Worker:
         for part in PARTS:
             self.shared._part_of[-part] = part
             self.shared.running.add(part)
-        self.progress = Progress(self.shared, lease, heartbeat)
+        self.progress = ProgressWatch(self.shared, lease, heartbeat)
         self.ended: str | None = None
 
     def move(self, *parts: int) -> None:

@@ -18,7 +18,7 @@ from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.states import JobStatus
 from django_reliable_jobs.worker.handlers.runner import Runner
 from django_reliable_jobs.worker.handlers.slots import SlotPool
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 from django_reliable_jobs.worker.watchdog import Watchdog
 from tests.unit.running.test_attempt import lease
 
@@ -163,4 +163,4 @@ def test_a_slot_is_not_free_until_its_connections_are_in_order(monkeypatch: pyte
 
 
 def watchdog_of(pool: SlotPool) -> Watchdog:
-    return Watchdog(pool, Mock(), Patience(15), 5, lambda: None)
+    return Watchdog(pool, Mock(), StatementDeadline(15), 5, lambda: None)

@@ -16,13 +16,13 @@ from django_reliable_jobs.values.states import REASON_DEADLINE
 from django_reliable_jobs.worker import watchdog as deadlines
 from django_reliable_jobs.worker.handlers.slots import SlotPool
 from django_reliable_jobs.worker.shared_state import HEARTBEAT, SharedState
-from django_reliable_jobs.worker.statement_deadline import Patience
+from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 from django_reliable_jobs.worker.watchdog import Watchdog
 from tests.support.fleet import wait_until
 from tests.unit.running.test_attempt import lease
 
 
-class Heart:
+class Heartbeat:
     """One that has nothing to ask."""
 
     is_asking = False
@@ -44,12 +44,12 @@ class BrokenConnection:
 
 def test_a_connection_that_cannot_be_looked_at_does_not_end_the_watchdog() -> None:
     """Case P36."""
-    patience = Patience(0.1)
+    patience = StatementDeadline(0.1)
     broken = BrokenConnection()
     patience._waiting[1] = (time.monotonic() - 60, broken, 0)  # type: ignore[assignment]
     reports: list[Attempt] = []
     pool = SlotPool(1, "default", uuid4(), reports.append)
-    watchdog = Watchdog(pool, Heart(), patience, 30.0, lambda: None)  # type: ignore[arg-type]
+    watchdog = Watchdog(pool, Heartbeat(), patience, 30.0, lambda: None)  # type: ignore[arg-type]
     pool.start()
     watchdog.start()
     try:
@@ -72,13 +72,13 @@ def test_a_heartbeat_that_does_not_move_any_more_ends_the_process(
     """Case P02: whoever looks after the others has somebody who looks after it."""
     settings.RELIABLE_JOBS = {"LEASE": 3, "HEARTBEAT": 1}
     monkeypatch.setattr(deadlines, "ENDING", 6.0)
-    heart = Heart()
+    heart = Heartbeat()
     if beats:
         heart.shared.join(HEARTBEAT)
     reasons: list[str] = []
     heart.end_stuck = reasons.append  # type: ignore[attr-defined]
     pool = SlotPool(1, "default", uuid4(), lambda _: None)
-    watchdog = Watchdog(pool, heart, Patience(60), 30.0, lambda: None)  # type: ignore[arg-type]
+    watchdog = Watchdog(pool, heart, StatementDeadline(60), 30.0, lambda: None)  # type: ignore[arg-type]
     watchdog.start()
     try:
         until = time.monotonic() + 4
@@ -100,7 +100,7 @@ def test_a_process_that_stood_still_does_not_take_its_own_pause_for_one_of_the_s
     monkeypatch.setattr(
         "django_reliable_jobs.worker.statement_deadline.cancel_and_cut", lambda mine, _: cut.append(mine)
     )
-    patience, mine = Patience(0.1), SimpleNamespace(connection="open")
+    patience, mine = StatementDeadline(0.1), SimpleNamespace(connection="open")
 
     def stands_still() -> None:
         for me, (started, _, times) in list(patience._waiting.items()):
