@@ -73,7 +73,7 @@ def save_schedule(
     with transaction.atomic(using=alias):
         while True:
             # No loop but the first time: somebody has just made one of this name.
-            _refuse_code_owned(_locked(alias, name))
+            _refuse_code_owned(schedule_rows.locked(alias, name))
             now = schedule_due.now(alias)
             schedule_rows.save(alias, definition, next_fire(timetable, firing_rules, now), now)
             if not schedule_rows.drift(alias, [definition], alive=0.0):
@@ -91,7 +91,7 @@ def delete_schedule(name: str, *, using: str | None = None) -> bool:
     except UnknownSchedule:
         return False
     with transaction.atomic(using=alias):
-        there = _locked(alias, name)
+        there = schedule_rows.locked(alias, name)
         if there is None:
             return False
         if scheduling.app_of(there.source) in {config.label for config in apps.get_app_configs()}:
@@ -131,12 +131,6 @@ def _set_paused(name: str, paused: bool, using: str | None) -> bool:
         return False if again is not None and again.version == due.version else None
 
     return patiently(alias, name, change)
-
-
-def _locked(alias: str, name: str) -> CronSchedule | None:
-    """Whose it is. No moments are read: one that is out of range is to be mended, not stumbled over."""
-    rows = CronSchedule.objects.using(alias).filter(name=name).only("name", "source")
-    return rows.select_for_update(no_key=True).first()
 
 
 def _refuse_code_owned(schedule: CronSchedule | None) -> None:

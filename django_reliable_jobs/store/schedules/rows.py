@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from django_reliable_jobs.definitions.schedule import ScheduleDefinition
+from django_reliable_jobs.models import CronSchedule
 from django_reliable_jobs.store.statements import change, run
 
 #: Seconds until a process that is stopped in the middle loses the lock; milliseconds that a row is waited for.
@@ -43,6 +44,12 @@ class Drift(NamedTuple):
     owner: str | None
     owner_is_alive: bool
     only_owner: bool
+
+
+def locked(alias: str, name: str) -> CronSchedule | None:
+    """The row, locked; only whose it is. No moments are read: one that is out of range is to be mended, not an error here."""
+    rows = CronSchedule.objects.using(alias).filter(name=name).only("name", "source")
+    return rows.select_for_update(no_key=True).first()
 
 
 def lock(alias: str) -> bool:
