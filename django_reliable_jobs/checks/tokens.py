@@ -12,6 +12,7 @@ from django.db import Error as DatabaseTrouble
 from django.db import connections
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.migration_lock.command import checks_before_the_lock
 from django_reliable_jobs.store import tokens
 
 TAG = "reliable_jobs"
@@ -24,7 +25,7 @@ def check_token_sequence(databases: Sequence[str] | None = None, **_: Any) -> li
         alias = conf.current().database
     except ImproperlyConfigured:  # E001 says so
         return []
-    if alias not in (databases or ()) or connections[alias].vendor != "postgresql":
+    if alias not in (databases or ()) or connections[alias].vendor != "postgresql" or checks_before_the_lock():
         return []
     found = _behind(alias)
     if found is None:
