@@ -182,11 +182,11 @@ def test_a_batch_that_the_server_gives_up_is_done_in_halves(root: Client) -> Non
     slow = jobs[5]
     with connection.cursor() as cursor:
         cursor.execute(
-            "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            "CREATE OR REPLACE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
             f" IF NEW.id = {slow.pk} THEN PERFORM pg_sleep(30); END IF; RETURN NEW; END $$"
         )
         cursor.execute(
-            "CREATE TRIGGER d BEFORE UPDATE ON django_reliable_jobs_job FOR EACH ROW EXECUTE FUNCTION dawdle()"
+            "CREATE OR REPLACE TRIGGER d BEFORE UPDATE ON django_reliable_jobs_job FOR EACH ROW EXECUTE FUNCTION dawdle()"
         )
         cursor.execute("SET LOCAL statement_timeout = 700")
     answer = root.post(url("act"), {"verb": "cancel", "filters": "queue=pay"}).content.decode()

@@ -52,11 +52,11 @@ def slow_to_delete(transactional_db: None) -> Iterator[None]:
     """The deletion of one job takes 50 ms."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS"
+            "CREATE OR REPLACE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS"
             " $$ BEGIN PERFORM pg_sleep(0.05); RETURN OLD; END $$"
         )
         cursor.execute(
-            "CREATE TRIGGER d BEFORE DELETE ON django_reliable_jobs_job FOR EACH ROW EXECUTE FUNCTION dawdle()"
+            "CREATE OR REPLACE TRIGGER d BEFORE DELETE ON django_reliable_jobs_job FOR EACH ROW EXECUTE FUNCTION dawdle()"
         )
     yield
     with connection.cursor() as cursor:
