@@ -20,6 +20,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from django_reliable_jobs import conf, payload
 from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.connections.tests_transaction import in_a_tests
 from django_reliable_jobs.definitions.job import JobDefinition, name_of
 from django_reliable_jobs.errors import JobCancelled
 from django_reliable_jobs.running.attempt import Attempt
@@ -209,8 +210,13 @@ def _here(alias: str, function: Callable[[], T]) -> T:
 
 
 def _in_own_transaction(alias: str, function: Callable[[], T]) -> T:
-    """Run it where its commit does not depend on the caller's: on another connection if the caller is in `atomic()`."""
-    return _elsewhere(alias, function) if connections[alias].in_atomic_block else function()
+    """Run it where its commit does not depend on the caller's: on another connection if the caller is in `atomic()`.
+
+    In the transaction of a `TestCase` it runs here: no other connection sees the job.
+    """
+    connection = connections[alias]
+    elsewhere = connection.in_atomic_block and not in_a_tests(connection)
+    return _elsewhere(alias, function) if elsewhere else function()
 
 
 def _elsewhere(alias: str, function: Callable[[], T]) -> T:

@@ -1,0 +1,165 @@
+"""`run_jobs`: what is due is claimed, run and settled here, until nothing is due."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from uuid import uuid4
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import connections
+from django.test import override_settings
+
+from django_reliable_jobs import conf
+from django_reliable_jobs.definitions import registry
+from django_reliable_jobs.errors import ReliableJobsError, Retry, Snooze, UnknownJob
+from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, Source, exchange
+from django_reliable_jobs.store.queues_with_work import discover
+from django_reliable_jobs.testing.callbacks import run_callbacks
+from django_reliable_jobs.testing.clock import Clock
+from django_reliable_jobs.testing.handlers import Attempted, JobRun
+from django_reliable_jobs.values.durations import seconds
+from django_reliable_jobs.values.lease import Lease
+from django_reliable_jobs.values.outcome import unknown_job
+from django_reliable_jobs.values.states import JobStatus
+
+#: What a session's transactions are bound by; the store sets it for a worker's.
+BOUNDS = ("idle_in_transaction_session_timeout", "lock_timeout")
+LEASE = 365 * 86_400.0  # seconds: nobody reaps a job while somebody looks at its handler in a debugger
+
+
+class TooManyJobs(ReliableJobsError):
+    """`run_jobs` has run `limit` jobs, and more are due."""
+
+
+def run_jobs(
+    advance: float | timedelta = 0, *, limit: int = 10_000, raises: bool = True, database: str | None = None
+) -> list[JobRun]:
+    """Run what is due, in this thread, on this connection and in its transaction; each attempt in the order it ran.
+
+    Jobs that handlers enqueue are run too. Callbacks of `on_commit` run as if the test had committed: before the first job
+    and after each.
+
+    - `advance`: seconds or `timedelta` by which the queue's clock is moved ahead, from one due job to the next, so that
+      retries, snoozes and delayed jobs run at their times. It stays there until the test's transaction is rolled back, so
+      it needs a `TestCase` (or pytest-django's `db`): `RuntimeError` otherwise. Python's own clock does not move.
+    - `limit`: raises `TooManyJobs` when that many have run and another one is due.
+    - `raises`: what a handler raised is raised again, with its traceback, once its outcome is settled; not a `Retry` or
+      `Snooze`. A name that no job has raises `UnknownJob`. False: both are in what is returned.
+    - `database`: the alias, by default `DATABASE`.
+
+    Deadlines are not enforced, and `isolation="process"` runs in this thread. In a `TestCase` an SQL error takes all back
+    that its handler has written; other errors leave it, as in production.
+    """
+    alias = database or conf.current().database
+    ahead = seconds(advance, "advance")
+    clock = Clock(alias)
+    kit = _Kit(alias, limit, raises)
+    with _without_listen():
+        if not ahead:
+            kit.run()
+            return kit.runs
+        until = clock.ahead() + ahead
+        while True:
+            kit.run()
+            now, pause = clock.ahead(), kit.next_in()
+            if now >= until:
+                return kit.runs
+            clock.move(until if pause is None else min(now + pause, until))
+
+
+async def arun_jobs(
+    advance: float | timedelta = 0, *, limit: int = 10_000, raises: bool = True, database: str | None = None
+) -> list[JobRun]:
+    """`run_jobs` for async tests."""
+    return await sync_to_async(run_jobs)(advance, limit=limit, raises=raises, database=database)
+
+
+class _Kit:
+    def __init__(self, alias: str, limit: int, raises: bool) -> None:
+        self.alias = alias
+        self.limit = limit
+        self.raises = raises
+        self.worker = uuid4()
+        self.runs: list[JobRun] = []
+        self.unknown: list[str] = []
+        self._offers: list[Settlement] = []
+
+    def run(self) -> None:
+        """Until nothing is due."""
+        run_callbacks(self.alias)
+        while (lease := self._claim()) is not None:
+            if len(self.runs) >= self.limit:
+                self._settle(Settlement(lease, unknown_job()))
+                raise TooManyJobs(f"run_jobs has run {self.limit} jobs, and {lease.name} #{lease.job_id} is due still.")
+            self._run(lease)
+
+    def next_in(self) -> float | None:
+        """Seconds until the next job is due."""
+        return min((work.due_in for work in discover(self.alias) if work.due_in > 0), default=None)
+
+    def _claim(self) -> Lease | None:
+        pairs = [Source(one.queue, one.priority, one.since) for one in discover(self.alias) if one.due_in <= 0]
+        if not pairs and not self._offers:
+            return None
+        wish = ClaimRequest(free=1, pairs=pairs, unknown=self.unknown)
+        offers, self._offers = self._offers, []
+        leases = exchange(self.alias, self.worker, LEASE, offers, wish).leases
+        if leases or not offers:
+            return leases[0] if leases else None
+        return self._claim()  # what was settled may be due again
+
+    def _settle(self, offer: Settlement) -> None:
+        exchange(self.alias, self.worker, LEASE, [offer], ClaimRequest())
+
+    def _run(self, lease: Lease) -> None:
+        try:
+            definition = registry.find(lease.name)
+        except UnknownJob as error:
+            self.unknown.append(lease.name)
+            self._settle(Settlement(lease, unknown_job()))
+            if self.raises:
+                raise
+            self.runs.append(
+                JobRun(lease.job_id, lease.name, lease.attempt, JobStatus.QUEUED, "unknown job", error, self.alias)
+            )
+            return
+        with _bounds_put_back(self.alias):
+            attempted = Attempted(lease, definition, self.alias, self.worker)
+        self.runs.append(attempted.as_run())
+        raised = attempted.error
+        wanted = self.raises or isinstance(raised, KeyboardInterrupt)
+        if raised is not None and wanted and not isinstance(raised, (Retry, Snooze)):
+            if not attempted.settled:
+                self._settle(attempted.settlement())
+            raise raised
+        if not attempted.settled:
+            self._offers.append(attempted.settlement())
+        if definition.atomic:
+            run_callbacks(self.alias)
+
+
+@contextmanager
+def _without_listen() -> Iterator[None]:
+    """No NOTIFY, and no thread for it: nobody listens to a test."""
+    mine = getattr(settings, "RELIABLE_JOBS", {})
+    with override_settings(RELIABLE_JOBS={**mine, "LISTEN": False}):
+        yield
+
+
+@contextmanager
+def _bounds_put_back(alias: str) -> Iterator[None]:
+    """A job that bounds its transaction bounds the test's, which a breakpoint would then end."""
+    connection = connections[alias]
+    if not connection.in_atomic_block:
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting(%s), current_setting(%s)", BOUNDS)
+        before = cursor.fetchone()
+    yield
+    with connection.cursor() as cursor:
+        params = [BOUNDS[0], before[0], BOUNDS[1], before[1]]
+        cursor.execute("SELECT set_config(%s, %s, true), set_config(%s, %s, true)", params)
