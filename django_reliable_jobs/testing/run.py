@@ -29,6 +29,12 @@ from django_reliable_jobs.values.states import JobStatus
 BOUNDS = ("idle_in_transaction_session_timeout", "lock_timeout")
 LEASE = 365 * 86_400.0  # seconds: nobody reaps a job while somebody looks at its handler in a debugger
 
+NEXT = """
+    SELECT extract(epoch FROM min(run_at) - statement_timestamp())::float8
+      FROM django_reliable_jobs_job
+     WHERE status IN ('QUEUED', 'FAILED') AND run_at > statement_timestamp()
+"""
+
 
 class TooManyJobs(ReliableJobsError):
     """`run_jobs` has run `limit` jobs, and more are due."""
@@ -97,8 +103,11 @@ class _Kit:
             self._run(lease)
 
     def next_in(self) -> float | None:
-        """Seconds until the next job is due."""
-        return min((work.due_in for work in discover(self.alias) if work.due_in > 0), default=None)
+        """Seconds until the next job is due. All are looked at: one that waits but cannot run hides none behind it."""
+        with connections[self.alias].cursor() as cursor:
+            cursor.execute(NEXT)
+            found: float | None = cursor.fetchone()[0]
+        return found
 
     def _claim(self) -> Lease | None:
         pairs = [Source(one.queue, one.priority, one.since) for one in discover(self.alias) if one.due_in <= 0]

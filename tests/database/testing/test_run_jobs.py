@@ -9,7 +9,7 @@ import pytest
 from django.db import DataError, connection, transaction
 from django.test import TestCase, TransactionTestCase
 
-from django_reliable_jobs import JobContext, UnknownJob, control, job
+from django_reliable_jobs import JobContext, Snooze, UnknownJob, control, job
 from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.testing import (
     TooManyJobs,
@@ -19,6 +19,7 @@ from django_reliable_jobs.testing import (
     captured_jobs,
     run_jobs,
 )
+from django_reliable_jobs.values.moments import LATEST
 from tests.support.probes import jobs
 from tests.support.probes.models import Mark
 
@@ -48,6 +49,18 @@ def saves_its_place(ctx: JobContext) -> Any:
         ctx.checkpoint({"page": 7})
         raise ValueError("once")
     return ctx.state
+
+
+@job(name="kit.snoozes_once", takes_context=True)
+def snoozes_once(ctx: JobContext) -> None:
+    if ctx.state is None:
+        ctx.checkpoint("snoozed")
+        raise Snooze(60)
+
+
+@job(name="kit.runs_others")
+def runs_others() -> int:
+    return len(run_jobs())
 
 
 @job(name="kit.for_ever")
@@ -103,6 +116,12 @@ class InATestCase(TestCase):
             assert_enqueued(jobs.noop)
         with pytest.raises(AssertionError, match="was enqueued: #"):
             assert_not_enqueued(jobs.hides)
+
+    def test_a_handler_may_run_jobs_itself(self) -> None:
+        outer = runs_others.using(priority=1).enqueue()
+        jobs.note.enqueue("inner")
+        assert [run.job_id for run in run_jobs()] == [outer.pk]
+        assert Job.objects.get(pk=outer.pk).result == 1
 
     def test_paused_and_cancelled_jobs_do_not_run(self) -> None:
         jobs.noop.using(queue="paused").enqueue()
@@ -165,7 +184,40 @@ class InATestCase(TestCase):
             assert cursor.fetchone()[0] == "0"
 
 
+class EnqueuedForTheWholeClass(TestCase):
+    @classmethod
+    def setUpTestData(cls) -> None:
+        cls.prepared = jobs.note.enqueue("prepared")
+
+    def test_runs_in_one_test(self) -> None:
+        assert [run.job_id for run in run_jobs()] == [self.prepared.pk]
+
+    def test_runs_in_another_one_too(self) -> None:
+        assert [run.job_id for run in run_jobs()] == [self.prepared.pk]
+
+
 class Advance(TestCase):
+    def test_a_job_that_cannot_run_hides_no_later_one(self) -> None:
+        stuck = jobs.noop.enqueue()
+        Job.objects.filter(pk=stuck.pk).update(name="nobody.knows")
+        later = jobs.noop.using(delay=3600).enqueue()
+        ran = run_jobs(advance=86_400, raises=False)
+        assert later.pk in [run.job_id for run in ran]
+        row = Job.objects.get(pk=later.pk)
+        assert abs(row.started_at - row.run_at) < timedelta(minutes=1)
+
+    def test_a_job_at_the_end_of_time_is_not_waited_for(self) -> None:
+        jobs.noop.using(run_at=LATEST).enqueue()
+        assert run_jobs(advance=3600) == []
+
+    def test_a_snoozed_job_runs_again_after_its_delay_without_an_attempt(self) -> None:
+        snoozing = snoozes_once.enqueue()
+        runs = run_jobs(advance=120)
+        assert [(run.job_id, run.attempt, run.status) for run in runs] == [
+            (snoozing.pk, 1, JobStatus.QUEUED),
+            (snoozing.pk, 1, JobStatus.DONE),
+        ]
+
     def test_a_delayed_job_runs_at_its_time(self) -> None:
         later = jobs.noop.using(delay=timedelta(hours=2)).enqueue()
         sooner = jobs.noop.using(delay=timedelta(hours=1)).enqueue()
