@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
 from django.test import override_settings
+from psycopg.pq import TransactionStatus
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.connections.own_connection import goes_through_a_pooler
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.errors import ReliableJobsError, Retry, Snooze, UnknownJob
 from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, Source, exchange
@@ -63,7 +66,7 @@ def run_jobs(
     ahead = seconds(advance, "advance")
     clock = Clock(alias)
     kit = _Kit(alias, limit, raises)
-    with _without_listen():
+    with _without_listen(), _planned_once(alias):
         if not ahead:
             kit.run()
             return kit.runs
@@ -92,6 +95,9 @@ class _Kit:
         self.runs: list[JobRun] = []
         self.unknown: list[str] = []
         self._offers: list[Settlement] = []
+        connections[alias].ensure_connection()
+        raw: Any = connections[alias].connection
+        self.prepares = getattr(raw, "_pool", None) is None and not goes_through_a_pooler(raw)
 
     def run(self) -> None:
         """Until nothing is due."""
@@ -110,12 +116,15 @@ class _Kit:
         return found
 
     def _claim(self) -> Lease | None:
-        pairs = [Source(one.queue, one.priority, one.since) for one in discover(self.alias) if one.due_in <= 0]
+        with _prepared(self.alias, self.prepares):
+            work = discover(self.alias)
+        pairs = [Source(one.queue, one.priority, one.since) for one in work if one.due_in <= 0]
         if not pairs and not self._offers:
             return None
         wish = ClaimRequest(free=1, pairs=pairs, unknown=self.unknown)
         offers, self._offers = self._offers, []
-        leases = exchange(self.alias, self.worker, LEASE, offers, wish).leases
+        with _prepared(self.alias, self.prepares):
+            leases = exchange(self.alias, self.worker, LEASE, offers, wish).leases
         if leases or not offers:
             return leases[0] if leases else None
         return self._claim()  # what was settled may be due again
@@ -156,6 +165,50 @@ def _without_listen() -> Iterator[None]:
     mine = getattr(settings, "RELIABLE_JOBS", {})
     with override_settings(RELIABLE_JOBS={**mine, "LISTEN": False}):
         yield
+
+
+#: As on a worker's connection: compiling a claim, or planning it anew, takes longer than the claim.
+PLANNING = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
+
+
+@contextmanager
+def _planned_once(alias: str) -> Iterator[None]:
+    """How statements are planned on this connection; put back afterwards unless the connection is broken or another one."""
+    connection = connections[alias]
+    connection.ensure_connection()
+    raw = connection.connection
+    before = _settings(alias, dict.fromkeys(PLANNING))
+    _settings(alias, PLANNING)
+    try:
+        yield
+    finally:
+        usable = connection.connection is raw and raw is not None and not connection.needs_rollback
+        if usable and raw.info.transaction_status in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
+            _settings(alias, before)
+
+
+def _settings(alias: str, values: Mapping[str, str | None]) -> dict[str, str]:
+    """Set them, for the transaction if there is one; None leaves one as it is. What they are then."""
+    local = connections[alias].in_atomic_block
+    parts = ["current_setting(%s)" if value is None else "set_config(%s, %s, %s)" for value in values.values()]
+    params = [one for name, value in values.items() for one in ((name,) if value is None else (name, value, local))]
+    with connections[alias].cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(parts)}", params)
+        return dict(zip(values, cursor.fetchone(), strict=True))
+
+
+@contextmanager
+def _prepared(alias: str, allowed: bool) -> Iterator[None]:
+    """The kit's own statements are prepared; those of handlers are left as they are."""
+    raw: Any = connections[alias].connection
+    if not allowed or raw is None:
+        yield
+        return
+    before, raw.prepare_threshold = raw.prepare_threshold, 0
+    try:
+        yield
+    finally:
+        raw.prepare_threshold = before
 
 
 @contextmanager

@@ -97,6 +97,19 @@ class InATestCase(TestCase):
         assert [run.status for run in run_jobs(advance=120, raises=False)] == [JobStatus.FAILED, JobStatus.DONE]
         assert Job.objects.get(pk=saving.pk).result == {"page": 7}
 
+    def test_the_connection_plans_and_prepares_as_before(self) -> None:
+        names = "'plan_cache_mode', 'enable_seqscan', 'enable_bitmapscan', 'jit', 'lock_timeout'"
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT name, setting FROM pg_settings WHERE name IN ({names}) ORDER BY name")
+            before = cursor.fetchall()
+            threshold = connection.connection.prepare_threshold
+            writes_and_fails.enqueue()
+            breaks_the_transaction.enqueue()
+            run_jobs(raises=False)
+            cursor.execute(f"SELECT name, setting FROM pg_settings WHERE name IN ({names}) ORDER BY name")
+            assert cursor.fetchall() == before
+        assert connection.connection.prepare_threshold == threshold
+
     def test_a_job_that_enqueues_itself_for_ever_meets_the_limit(self) -> None:
         for_ever.enqueue()
         with pytest.raises(TooManyJobs, match="for_ever"):
