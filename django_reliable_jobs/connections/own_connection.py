@@ -20,6 +20,9 @@ from django_reliable_jobs import conf
 
 logger = logging.getLogger("django_reliable_jobs.connections")
 
+#: libpq's parameters: a peer that is gone without a word is noticed in 25 s.
+KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+
 
 @contextmanager
 def own_connection(alias: str, name: str, **changes: Any) -> Iterator[BaseDatabaseWrapper]:
@@ -36,10 +39,7 @@ def own_connection(alias: str, name: str, **changes: Any) -> Iterator[BaseDataba
     options = dict(connection.settings_dict.get("OPTIONS") or {})
     if connection.vendor == "postgresql":
         options.pop("pool", None)
-        options = {
-            "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000,
-            "application_name": f"reliable_jobs {name}",
-        } | options | {
+        options = KEEPALIVES | {"application_name": f"reliable_jobs {name}"} | options | {
             "server_side_binding": True, "isolation_level": IsolationLevel.READ_COMMITTED,
             "connect_timeout": _connect_timeout(connection, options),
         } | changes  # fmt: skip

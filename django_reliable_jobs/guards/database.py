@@ -11,8 +11,8 @@ from django.db import InterfaceError, OperationalError, ProgrammingError, connec
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.connections.own_connection import close
+from django_reliable_jobs.connections.statement_deadline import end_after
 from django_reliable_jobs.errors import GuardUnavailable
-from django_reliable_jobs.guards.overdue import watch
 from django_reliable_jobs.store import guards
 
 T = TypeVar("T")
@@ -68,14 +68,14 @@ def reachable(alias: str) -> Iterator[None]:
     connection = connections[alias]
     timeout: float = conf.current().guards["TIMEOUT"]
     try:
-        with watch(connection, timeout) as watched:
+        with end_after(connection, timeout) as timed:
             yield
     except (OperationalError, InterfaceError) as error:
         if not _is_out_of_reach(error):
             raise
         if not in_transaction(alias):
             close(connection)
-        if watched.overdue:
+        if timed.overdue:
             reason = f"it did not answer within {timeout:g} s (or the key waits for another's open transaction)"
         else:
             reason = str(error).strip()
@@ -88,7 +88,7 @@ def reachable(alias: str) -> Iterator[None]:
             " are not applied to it. Run `manage.py migrate`; a guard in AppConfig.ready runs in that command too,"
             " before it has made the tables."
         ) from error
-    if watched.overdue:
+    if timed.overdue:
         if in_transaction(alias):
             raise GuardUnavailable(f"the database {alias!r} did not answer within {timeout:g} s")
         close(connection)

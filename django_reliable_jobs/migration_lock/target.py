@@ -14,9 +14,10 @@ from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.connections.own_connection import KEEPALIVES
 from django_reliable_jobs.migration_lock.databases.backend import LockBackend, close_quietly
 from django_reliable_jobs.migration_lock.databases.mysql import MySQLLock
-from django_reliable_jobs.migration_lock.databases.postgres import KEEPALIVES, PostgresLock, answered_within
+from django_reliable_jobs.migration_lock.databases.postgres import PostgresLock, answered_within
 from django_reliable_jobs.migration_lock.databases.sqlite import SQLiteLock
 
 #: Seconds for a look at the migrated alias itself: its pooler may be paused while the direct way is in use.

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import DeadlineExceeded, StopHandler
 from django_reliable_jobs.running.attempt import Attempt
@@ -22,7 +23,6 @@ from django_reliable_jobs.worker.handlers import executor
 from django_reliable_jobs.worker.handlers.slots import Slot, SlotPool
 from django_reliable_jobs.worker.leases.heartbeat import Heartbeat
 from django_reliable_jobs.worker.shared_state import HEARTBEAT, WATCHDOG
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -16,10 +16,6 @@ that leaves a snapshot behind: CREATE INDEX CONCURRENTLY waits for the whole tra
 
 from __future__ import annotations
 
-import logging
-import os
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,15 +26,14 @@ from django.db import DatabaseError, Error
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.types.json import Jsonb
 
+from django_reliable_jobs.connections.own_connection import cut, goes_through_a_pooler
+from django_reliable_jobs.connections.statement_deadline import end_after
 from django_reliable_jobs.migration_lock.databases.backend import NoAnswer, close_quietly
 from django_reliable_jobs.migration_lock.identity import Holder, key_for, lock_mark, read_mark, run_mark_prefix
 
-logger = logging.getLogger("django_reliable_jobs.migrate")
-
 #: Seconds that a statement may take which waits for nothing.
-PATIENCE = 30.0
-#: libpq's parameters, and the same for the server's side: a peer that is gone without a word is noticed in 25 s.
-KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+STATEMENT_SECONDS = 30.0
+#: The server's side of `KEEPALIVES`.
 _SESSION = {
     "idle_session_timeout": "0",
     "tcp_keepalives_idle": "10",
@@ -156,14 +151,13 @@ class PostgresLock:
 
     def release(self) -> bool:
         if self._transaction:
-            self.check(PATIENCE)
+            self.check(STATEMENT_SECONDS)
             self._run("ROLLBACK")
             return True
         return bool(self.row("SELECT pg_advisory_unlock(%s)", self.key)[0])
 
     def interrupt(self) -> None:
-        if (raw := self._wrapper.connection) is not None:
-            _cut(raw, threading.Event())
+        cut(self._wrapper)
 
     def close(self) -> None:
         close_quietly(self._wrapper)
@@ -178,8 +172,8 @@ class PostgresLock:
         return raw
 
     def _is_pooled(self) -> bool:
-        asked = (self.row("SELECT pg_backend_pid()")[0] for _ in range(3))
-        return any(pid != self._raw.info.backend_pid for pid in asked)
+        with answered_within(self._wrapper, STATEMENT_SECONDS):
+            return any(goes_through_a_pooler(self._raw) for _ in range(3))
 
     def _sessions(self, condition: str, *params: object) -> list[Holder]:
         statement = (
@@ -194,12 +188,12 @@ class PostgresLock:
         values = Jsonb(settings)
         self._run(_SET, values, local, values)
 
-    def row(self, statement: str, *params: object, within: float = PATIENCE) -> tuple[Any, ...]:
+    def row(self, statement: str, *params: object, within: float = STATEMENT_SECONDS) -> tuple[Any, ...]:
         row: tuple[Any, ...] | None = self._run(statement, *params, within=within).fetchone()
         assert row is not None
         return row
 
-    def _run(self, statement: str, *params: object, within: float = PATIENCE) -> psycopg.Cursor[Any]:
+    def _run(self, statement: str, *params: object, within: float = STATEMENT_SECONDS) -> psycopg.Cursor[Any]:
         raw = self._raw
         with answered_within(self._wrapper, within):
             return raw.execute(statement, params or None)
@@ -209,25 +203,11 @@ class PostgresLock:
 def answered_within(wrapper: BaseDatabaseWrapper, seconds: float) -> Iterator[None]:
     """Cut the connection if the block takes longer, and raise `NoAnswer`: a pooler without a free session, or a frozen
     proxy (which answers keepalives), does not answer and does not fail. Other errors become Django's."""
-    cut = threading.Event()
-    timer = threading.Timer(seconds, _cut, (wrapper.connection, cut))
-    timer.daemon = True
-    timer.start()
-    try:
-        with wrapper.wrap_database_errors:
-            yield
-    except Error as error:
-        if cut.is_set():
-            raise NoAnswer(f"there was no answer within {seconds:.0f} s") from error
-        raise
-    finally:
-        timer.cancel()
-
-
-def _cut(raw: psycopg.Connection[Any], cut: threading.Event) -> None:
-    cut.set()
-    try:
-        with socket.socket(fileno=os.dup(raw.pgconn.socket)) as duplicate:
-            duplicate.shutdown(socket.SHUT_RDWR)
-    except (OSError, psycopg.Error) as error:  # it is closed already
-        logger.debug("cutting a connection failed: %s", error)
+    with end_after(wrapper, seconds, cancel=False) as timed:
+        try:
+            with wrapper.wrap_database_errors:
+                yield
+        except Error as error:
+            if timed.overdue:
+                raise NoAnswer(f"there was no answer within {seconds:.0f} s") from error
+            raise

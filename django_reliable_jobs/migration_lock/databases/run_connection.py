@@ -9,8 +9,9 @@ from django.db import Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from django_reliable_jobs.connections.own_connection import KEEPALIVES
 from django_reliable_jobs.migration_lock.databases.backend import LockBackend
-from django_reliable_jobs.migration_lock.databases.postgres import KEEPALIVES, PostgresLock
+from django_reliable_jobs.migration_lock.databases.postgres import PostgresLock
 from django_reliable_jobs.migration_lock.identity import run_mark
 from django_reliable_jobs.migration_lock.target import LockTarget
 

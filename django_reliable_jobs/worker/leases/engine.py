@@ -20,6 +20,7 @@ from django.db import Error as DatabaseTrouble
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.errors import UnknownJob
 from django_reliable_jobs.running.attempt import Attempt
@@ -43,7 +44,6 @@ from django_reliable_jobs.worker.leases.waiting import Waiting
 from django_reliable_jobs.worker.options import WorkerOptions
 from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import ENGINE
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -23,6 +23,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.errors import JobCancelled, LeaseLost
 from django_reliable_jobs.store import worker_row as presence
@@ -37,7 +38,6 @@ from django_reliable_jobs.worker.leases.progress import Look, ProgressWatch, end
 from django_reliable_jobs.worker.log_thread import LogThread
 from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import HEARTBEAT, SharedState
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -21,10 +21,10 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs.connections.own_connection import goes_through_a_pooler, own_connection
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.store.notify import CHANNEL
 from django_reliable_jobs.values.log_limit import LogLimit
 from django_reliable_jobs.worker.retry_pause import retry_pause
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -22,6 +22,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.store import notify, reap
 from django_reliable_jobs.values.batch_size import BatchSize
 from django_reliable_jobs.values.states import JobStatus
@@ -34,7 +35,6 @@ from django_reliable_jobs.worker.maintenance.rights import Rights
 from django_reliable_jobs.worker.maintenance.scheduler import Scheduler
 from django_reliable_jobs.worker.retry_pause import retry_pause
 from django_reliable_jobs.worker.shared_state import MAINTENANCE, SharedState
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 logger = logging.getLogger("django_reliable_jobs.worker")
 

@@ -11,12 +11,12 @@ from functools import partial
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.store import guards, names
 from django_reliable_jobs.store import worker_row as presence
 from django_reliable_jobs.store.prune import prune, prune_attempts, prune_runs
 from django_reliable_jobs.values.batch_size import BatchSize
 from django_reliable_jobs.values.states import JobStatus
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 
 BATCH = 1000
 #: Seconds between two rounds. A round goes on until nothing is left, with a pause as long as each batch took.

@@ -30,6 +30,7 @@ from django.db import Error as DatabaseTrouble
 
 from django_reliable_jobs import __version__, conf
 from django_reliable_jobs.connections.own_connection import own_connection
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.running.attempt import Attempt
@@ -56,7 +57,6 @@ from django_reliable_jobs.worker.processes.wait_for_schema import wait_for_schem
 from django_reliable_jobs.worker.processes.wear import Wear
 from django_reliable_jobs.worker.shared_state import MAIN, SharedState
 from django_reliable_jobs.worker.signals import install
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 from django_reliable_jobs.worker.watchdog import Watchdog
 
 logger = logging.getLogger("django_reliable_jobs.worker")
@@ -107,7 +107,7 @@ class WorkerProcess:
         inbox: SimpleQueue[Attempt | WorkNotice | None] = SimpleQueue()
         self.inbox = inbox
         # A statement that takes half a lease is on a dead connection; what is left suffices to connect and heartbeat.
-        self.patience = patience = StatementDeadline(settings.lease / 2, shared)
+        self.patience = patience = StatementDeadline(settings.lease / 2, shared.moved, log.cut)
         contact = DatabaseContact(settings.lease)
         prefetch = Prefetch(settings.prefetch, options.slots)
         self.held_leases = HeldLeases(options.alias, shared, worker)

@@ -12,12 +12,12 @@ from django.db import OperationalError, connection, connections
 from django.utils import timezone
 
 from django_reliable_jobs.connections.own_connection import cancel_query, own_connection
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.models import CronRun, Job, JobAttempt
 from django_reliable_jobs.store.prune import LOOKED_AT, prune_attempts
 from django_reliable_jobs.values.batch_size import BatchSize
 from django_reliable_jobs.worker.maintenance import pruning as pruning_module
 from django_reliable_jobs.worker.maintenance.pruning import Pruning
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 from tests.support.factories import JobAttemptFactory, JobFactory, ago
 from tests.support.fleet import wait_until
 

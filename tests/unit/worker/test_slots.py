@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.definitions.registry import find
 from django_reliable_jobs.errors import DeadlineExceeded
 from django_reliable_jobs.running.attempt import Attempt
@@ -18,7 +19,6 @@ from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.states import JobStatus
 from django_reliable_jobs.worker.handlers.runner import Runner
 from django_reliable_jobs.worker.handlers.slots import SlotPool
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 from django_reliable_jobs.worker.watchdog import Watchdog
 from tests.unit.running.test_attempt import lease
 

@@ -10,13 +10,13 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
+from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.definitions.registry import find
 from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.values.states import REASON_DEADLINE
 from django_reliable_jobs.worker import watchdog as deadlines
 from django_reliable_jobs.worker.handlers.slots import SlotPool
 from django_reliable_jobs.worker.shared_state import HEARTBEAT, SharedState
-from django_reliable_jobs.worker.statement_deadline import StatementDeadline
 from django_reliable_jobs.worker.watchdog import Watchdog
 from tests.support.fleet import wait_until
 from tests.unit.running.test_attempt import lease
@@ -98,7 +98,7 @@ def test_a_process_that_stood_still_does_not_take_its_own_pause_for_one_of_the_s
     """A handler keeps the interpreter for longer than the limit: the answer is there, and is read after the first look."""
     cut: list[Any] = []
     monkeypatch.setattr(
-        "django_reliable_jobs.worker.statement_deadline.cancel_and_cut", lambda mine, _: cut.append(mine)
+        "django_reliable_jobs.connections.statement_deadline.cancel_and_cut", lambda mine, _: cut.append(mine)
     )
     patience, mine = StatementDeadline(0.1), SimpleNamespace(connection="open")
 
