@@ -47,14 +47,14 @@ class Watchdog(threading.Thread):
         self,
         pool: SlotPool,
         heart: Heartbeat,
-        patience: StatementDeadline,
+        statement_deadline: StatementDeadline,
         grace: float,
         written_off: Callable[[], None],
     ) -> None:
         super().__init__(name="watchdog", daemon=True)
         self.pool = pool
         self.heart = heart
-        self.patience = patience
+        self.statement_deadline = statement_deadline
         self.shared = heart.shared
         self.grace = grace
         self._written_off = written_off
@@ -76,7 +76,7 @@ class Watchdog(threading.Thread):
                 self._check_soon.clear()
                 passed = 0.0
             self._heart_still += passed
-            for look in (self.patience.cut_the_overdue, self._listen_to_the_heart):
+            for look in (self.statement_deadline.cut_the_overdue, self._listen_to_the_heart):
                 try:
                     look()
                 except Exception as error:  # noqa: BLE001 - it is logged, and the round goes on

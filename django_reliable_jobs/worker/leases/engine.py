@@ -4,7 +4,7 @@ It hands in the outcomes of what has finished and takes what may run, in one exc
 more jobs finish; the next one takes them all, which is the group commit, with no timer.
 
 Whoever has something to tell the engine puts it into `inbox`: slots and the watchdog their attempts, the listener
-what it was notified of. Nobody else touches the ledger.
+what it was notified of. Nobody else changes what is held.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Engine(threading.Thread):
 
     def __init__(
         self, worker: UUID, options: WorkerOptions, held_leases: HeldLeases, pool: SlotPool, heart: Heartbeat, prefetch: Prefetch,
-        patience: StatementDeadline, inbox: SimpleQueue[Attempt | WorkNotice | None], tell: Callable[[str], None],
+        statement_deadline: StatementDeadline, inbox: SimpleQueue[Attempt | WorkNotice | None], tell: Callable[[str], None],
     ) -> None:  # fmt: skip
         super().__init__(name="engine", daemon=True)
         self.worker = worker
@@ -82,7 +82,7 @@ class Engine(threading.Thread):
         self.heart = heart
         self.shared = heart.shared
         self.prefetch = prefetch
-        self.patience = patience
+        self.statement_deadline = statement_deadline
         self.inbox = inbox
         self._tell = tell
         self.accepting = True
@@ -183,7 +183,7 @@ class Engine(threading.Thread):
             self._hand_back(self.pool.withdraw())
         elif asked := self.waiting.to_ask():
             asked_at = time.monotonic()
-            with self.patience.wait_for(self._connection):
+            with self.statement_deadline.wait_for(self._connection):
                 good = still_waiting(self.options.alias, [attempt.key for attempt in asked])
             self._hand_back(self.waiting.answered(asked, good, asked_at))
             self._hand_back(self.pool.resume(accepting=self.accepting))
@@ -220,7 +220,7 @@ class Engine(threading.Thread):
             return None
         if time.monotonic() >= self._claiming.look_at:
             started = time.monotonic()
-            with self.patience.wait_for(self._connection):
+            with self.statement_deadline.wait_for(self._connection):
                 found = look(self.options.alias, self._claiming.look_from)
             cost = time.monotonic() - started
             if not self.options.burst:
@@ -242,7 +242,7 @@ class Engine(threading.Thread):
         self._asked = wish is not None
         offers = [offer_of(attempt) for attempt in offered]
         try:
-            with self.patience.wait_for(self._connection):
+            with self.statement_deadline.wait_for(self._connection):
                 got = exchange(self.options.alias, self.worker, lease, offers, wish or ClaimRequest())
         except DatabaseTrouble:
             for attempt, offer in zip(offered, offers, strict=True):
@@ -263,7 +263,7 @@ class Engine(threading.Thread):
             # What rivals hold locked is work too.
             self.prefetch.claimed(len(got.leases) >= wish.free + wish.ahead or bool(got.full(wish)))
         if offered:
-            with self.patience.wait_for(self._connection):
+            with self.statement_deadline.wait_for(self._connection):
                 self.held_leases.account(offered, got.settled)
             self._claiming.freed()
             self._expect_again(offered)
@@ -289,7 +289,7 @@ class Engine(threading.Thread):
         leases = [one.lease for one in offered if one.outcome in unrun and one.key not in self.held_leases.held]
         payloads = {notify.work_payload(lease.queue, lease.priority) for lease in leases}
         if payloads:
-            with self.patience.wait_for(self._connection):
+            with self.statement_deadline.wait_for(self._connection):
                 notify.wake(self.options.alias, payloads)
 
     def _show_saturation(self) -> None:
@@ -331,7 +331,7 @@ class Engine(threading.Thread):
         self.shared.moved()
         try:
             self.heart.beat(self._connection)
-            with self.patience.wait_for(self._connection):
+            with self.statement_deadline.wait_for(self._connection):
                 self._connection.ensure_connection()  # with nothing to extend the beat has asked nothing
             if self._trouble > 1:
                 self.held_leases.offer_one_by_one(self._offer_alone, self._reset)
@@ -340,7 +340,7 @@ class Engine(threading.Thread):
             self._reset()
 
     def _offer_alone(self, offers: Sequence[Settlement]) -> set[LeaseKey]:
-        with self.patience.wait_for(self._connection):
+        with self.statement_deadline.wait_for(self._connection):
             return exchange(self.options.alias, self.worker, conf.current().lease, offers, ClaimRequest()).settled
 
     def _reset(self) -> None:
@@ -355,7 +355,7 @@ class Engine(threading.Thread):
         if now > self._in_doubt_until:
             self._in_doubt_until = 0.0
         elif now >= self._release_at:
-            with self.patience.wait_for(self._connection):
+            with self.statement_deadline.wait_for(self._connection):
                 released = release_unheld(self.options.alias, self.worker, [key.token for key in self.held_leases.held])
             if released:
                 logger.warning("handed back %d jobs of a claim whose answer was lost", len(released))

@@ -49,13 +49,13 @@ class Heartbeat(threading.Thread):
     """See the module's docstring. `busy` says how many slots are in use."""
 
     def __init__(
-        self, held_leases: HeldLeases, contact: DatabaseContact, patience: StatementDeadline, prefetch: Prefetch,
+        self, held_leases: HeldLeases, contact: DatabaseContact, statement_deadline: StatementDeadline, prefetch: Prefetch,
         me: presence.WorkerState, busy: Callable[[], int], shared: SharedState,
     ) -> None:  # fmt: skip
         super().__init__(name="heart", daemon=True)
         self.held_leases = held_leases
         self.contact = contact
-        self.patience = patience
+        self.statement_deadline = statement_deadline
         self.prefetch = prefetch
         self.me = me
         self.busy = busy
@@ -129,7 +129,7 @@ class Heartbeat(threading.Thread):
         attempts = list(self.held_leases.held.values())
         news = [Held(attempt.key, attempt.take_progress()) for attempt in attempts]
         try:
-            with self.patience.wait_for(connection):
+            with self.statement_deadline.wait_for(connection):
                 extended = heartbeat(self.held_leases.alias, lease, news, self.me.worker) if may_extend else {}
                 missing = [key for key, _ in news if key not in extended]
                 found = reread(self.held_leases.alias, missing, self.me.worker)
@@ -162,7 +162,7 @@ class Heartbeat(threading.Thread):
     def _show(self, connection: BaseDatabaseWrapper) -> None:
         self.me.busy = self.busy()
         self.me.names_digest = registry.known().digest
-        with self.patience.wait_for(connection):
+        with self.statement_deadline.wait_for(connection):
             asked_at = elapsed()
             answer = presence.seen(self.held_leases.alias, self.me, 3 * conf.current().heartbeat)
         self.prefetch.free_elsewhere = answer.free_elsewhere

@@ -1,7 +1,7 @@
 """The leases that a worker holds, and the outcomes that the database has not recorded yet.
 
 A lease is held from the claim's answer until its outcome is recorded, or until it is known to be lost. Only the
-engine's thread changes the ledger; the heartbeat reads a copy.
+engine's thread changes it; the heartbeat reads a copy.
 """
 
 from __future__ import annotations

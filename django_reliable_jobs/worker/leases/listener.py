@@ -42,13 +42,13 @@ class Listener(threading.Thread):
     """Calls `on_work(queue, priority)`, `on_work(None, 0)` for work anywhere, and `on_cancel()`; in its own thread."""
 
     def __init__(
-        self, alias: str, worker: UUID, patience: StatementDeadline, on_work: Callable[[str | None, int], None],
+        self, alias: str, worker: UUID, statement_deadline: StatementDeadline, on_work: Callable[[str | None, int], None],
         on_cancel: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(name="listener", daemon=True)
         self.alias = alias
         self.worker = worker
-        self.patience = patience
+        self.statement_deadline = statement_deadline
         self.on_work = on_work
         self.on_cancel = on_cancel
         self._stopping = False
@@ -77,7 +77,7 @@ class Listener(threading.Thread):
 
     def _listen(self, connection: BaseDatabaseWrapper) -> bool:
         """Listen until the connection fails (True, or an exception); False when listening cannot work here."""
-        with self.patience.wait_for(connection):
+        with self.statement_deadline.wait_for(connection):
             connection.ensure_connection()
             raw: psycopg.Connection = connection.connection
             if goes_through_a_pooler(raw):
@@ -99,7 +99,7 @@ class Listener(threading.Thread):
                     self._say_once("notifications do not arrive (a probe was not heard), connecting again%s", "")
                     return True
                 if heard and now - sent_at > PROBE_EVERY:
-                    with self.patience.wait_for(connection):
+                    with self.statement_deadline.wait_for(connection):
                         raw.execute("SELECT pg_notify(%s, %s)", (CHANNEL, self._probe))
                     sent_at, heard = now, False
                 for notification in raw.notifies(timeout=0, stop_after=AT_ONCE):

@@ -58,18 +58,18 @@ class Maintenance(threading.Thread):
     """The leases of `dead_workers` are taken back without waiting."""
 
     def __init__(
-        self, alias: str, worker: UUID, contact: DatabaseContact, patience: StatementDeadline, shared: SharedState,
+        self, alias: str, worker: UUID, contact: DatabaseContact, statement_deadline: StatementDeadline, shared: SharedState,
         unknown: UnknownNames, rights: Rights, dead_workers: Sequence[DeadWorker] = (),
     ) -> None:  # fmt: skip
         super().__init__(name="maintenance", daemon=True)
         self.alias = alias
         self.contact = contact
-        self.patience = patience
+        self.statement_deadline = statement_deadline
         self.shared = shared
         self.scheduler = Scheduler(alias, worker)
-        self.pruning = Pruning(alias, patience)
-        self._reaped_at_once = BatchSize(BATCH, patience.limit / 4)
-        self._expired_at_once = BatchSize(BATCH, patience.limit / 4)
+        self.pruning = Pruning(alias, statement_deadline)
+        self._reaped_at_once = BatchSize(BATCH, statement_deadline.limit / 4)
+        self._expired_at_once = BatchSize(BATCH, statement_deadline.limit / 4)
         self.rights = rights
         self.dead_workers = list(dead_workers)
         self._died: SimpleQueue[DeadWorker] = SimpleQueue()
@@ -111,7 +111,7 @@ class Maintenance(threading.Thread):
         """The mark says how far the sequence of tokens has come; seconds until it is raised again."""
         if time.monotonic() >= self._tokens_at:
             self._tokens_at = time.monotonic() + MARK_EVERY * random.uniform(0.8, 1.2)
-            with self.patience.wait_for(connection):
+            with self.statement_deadline.wait_for(connection):
                 token_sequence.keep_in_step(self.alias)
         return self._tokens_at - time.monotonic()
 
@@ -131,17 +131,17 @@ class Maintenance(threading.Thread):
         self._stopping.set()
 
     def _tick(self, connection: BaseDatabaseWrapper) -> float:
-        with self.patience.wait_for(connection):
+        with self.statement_deadline.wait_for(connection):
             return self.scheduler.tick()
 
     def _rights(self, connection: BaseDatabaseWrapper) -> float:
-        with self.patience.wait_for(connection):
+        with self.statement_deadline.wait_for(connection):
             self.rights.when_due()
         return conf.current().poll
 
     def _names(self, connection: BaseDatabaseWrapper) -> float:
         """Seconds until there may be more to do."""
-        waiting = partial(self.patience.wait_for, connection)
+        waiting = partial(self.statement_deadline.wait_for, connection)
         self._judge.announce(waiting)
         self._judge.look(waiting, partial(self._tick, connection), may_judge=self.contact.reach() == math.inf)
         return conf.current().poll
@@ -181,7 +181,7 @@ class Maintenance(threading.Thread):
 
     def _expire(self, connection: BaseDatabaseWrapper) -> None:
         while True:
-            with self.patience.wait_for(connection), self._expired_at_once.of_one() as most:
+            with self.statement_deadline.wait_for(connection), self._expired_at_once.of_one() as most:
                 expired = reap.expire(self.alias, most)
             if expired:
                 logger.info("%d jobs had not started when they expired: CANCELLED", expired)
@@ -193,17 +193,17 @@ class Maintenance(threading.Thread):
         for dead in self.dead_workers:
             if dead.begun is None:
                 continue
-            with self.patience.wait_for(connection):
+            with self.statement_deadline.wait_for(connection):
                 released = reap.release_unheld(self.alias, dead.worker, dead.begun)
             if released:
                 logger.info("%d jobs that worker %s held and had not begun are handed back", len(released), dead.worker)
-                with self.patience.wait_for(connection):
+                with self.statement_deadline.wait_for(connection):
                     notify.wake(self.alias, {notify.WORK_ANYWHERE})
         self._reap(connection)
 
     def _reap(self, connection: BaseDatabaseWrapper) -> None:
         while True:
-            with self.patience.wait_for(connection), self._reaped_at_once.of_one() as most:
+            with self.statement_deadline.wait_for(connection), self._reaped_at_once.of_one() as most:
                 dead = [dead.worker for dead in self.dead_workers]
                 reach, latest = self.contact.may_reap()
                 reaped = reap.reap(self.alias, conf.current().backoff, most, dead, reach=reach, latest=latest)
@@ -213,7 +213,7 @@ class Maintenance(threading.Thread):
                     level, "%s #%s was lost with worker %s in attempt %s: it is %s", job.name, job.id, job.worker,
                     job.attempts, job.status,
                 )  # fmt: skip
-            with self.patience.wait_for(connection):
+            with self.statement_deadline.wait_for(connection):
                 notify.wake(self.alias, {notify.work_payload(job.queue, job.priority) for job in reaped if job.queued})
             if len(reaped) < most:
                 return

@@ -29,9 +29,9 @@ Batch = Callable[[int], int]
 class Pruning:
     """Used by one thread."""
 
-    def __init__(self, alias: str, patience: StatementDeadline) -> None:
+    def __init__(self, alias: str, statement_deadline: StatementDeadline) -> None:
         self.alias = alias
-        self.patience = patience
+        self.statement_deadline = statement_deadline
         self._at = time.monotonic() + random.uniform(0, EVERY)
         self._sizes: dict[str, BatchSize] = {}
         self._left: deque[tuple[str, Batch]] = deque()
@@ -43,10 +43,10 @@ class Pruning:
         if not self._left:
             self._left.extend(self._kinds())
         kind, batch = self._left.popleft()
-        size = self._sizes.setdefault(kind, BatchSize(BATCH, self.patience.limit / 4))
+        size = self._sizes.setdefault(kind, BatchSize(BATCH, self.statement_deadline.limit / 4))
         began, took_all, before = time.monotonic(), False, size.now
         try:
-            with self.patience.wait_for(connection), size.of_one() as most:
+            with self.statement_deadline.wait_for(connection), size.of_one() as most:
                 took_all = batch(most) < most
         finally:
             if not took_all:

@@ -107,7 +107,7 @@ class WorkerProcess:
         inbox: SimpleQueue[Attempt | WorkNotice | None] = SimpleQueue()
         self.inbox = inbox
         # A statement that takes half a lease is on a dead connection; what is left suffices to connect and heartbeat.
-        self.patience = patience = StatementDeadline(settings.lease / 2, shared.moved, log.cut)
+        self.statement_deadline = statement_deadline = StatementDeadline(settings.lease / 2, shared.moved, log.cut)
         contact = DatabaseContact(settings.lease)
         prefetch = Prefetch(settings.prefetch, options.slots)
         self.held_leases = HeldLeases(options.alias, shared, worker)
@@ -121,19 +121,29 @@ class WorkerProcess:
             options.slots,
             release=settings.release or "",
         )
-        self.heart = Heartbeat(self.held_leases, contact, patience, prefetch, me, lambda: self.pool.busy, shared)
+        self.heart = Heartbeat(
+            self.held_leases, contact, statement_deadline, prefetch, me, lambda: self.pool.busy, shared
+        )
         self.engine = Engine(
-            worker, options, self.held_leases, self.pool, self.heart, prefetch, patience, inbox, self.commands.put
+            worker,
+            options,
+            self.held_leases,
+            self.pool,
+            self.heart,
+            prefetch,
+            statement_deadline,
+            inbox,
+            self.commands.put,
         )
         self.wear = Wear(options, self.held_leases, self.pool, supervised=supervisor is not None)
         self.watchdog = Watchdog(
-            self.pool, self.heart, patience, options.grace, lambda: self.commands.put("written off")
+            self.pool, self.heart, statement_deadline, options.grace, lambda: self.commands.put("written off")
         )
         self.maintenance = Maintenance(
             options.alias,
             worker,
             contact,
-            patience,
+            statement_deadline,
             shared,
             self.engine.unknown,
             Rights(options.alias, me, self.heart.beat_soon),
@@ -142,7 +152,7 @@ class WorkerProcess:
         self.listener = Listener(
             settings.listen_database or options.alias,
             worker,
-            patience,
+            statement_deadline,
             lambda queue, priority: inbox.put(WorkNotice(queue, priority)),
             self.heart.beat_soon,
         )
@@ -270,7 +280,7 @@ class WorkerProcess:
 
     def _work_is_due(self) -> bool:
         try:
-            with own_connection(self.options.alias, "look") as connection, self.patience.wait_for(connection):
+            with own_connection(self.options.alias, "look") as connection, self.statement_deadline.wait_for(connection):
                 return any(
                     work.due_in <= 0 and work.queue in self.options.queues for work in discover(self.options.alias)
                 )
@@ -365,7 +375,10 @@ class WorkerProcess:
 
     def _delete_worker_row(self) -> None:
         try:
-            with own_connection(self.options.alias, "worker row") as connection, self.patience.wait_for(connection):
+            with (
+                own_connection(self.options.alias, "worker row") as connection,
+                self.statement_deadline.wait_for(connection),
+            ):
                 presence.gone(self.options.alias, [self.worker])
         except DatabaseTrouble as error:
             logger.debug("the worker's row stays until it is pruned: %s", error)

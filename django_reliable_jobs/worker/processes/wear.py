@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from django_reliable_jobs.running import interrupt as stopping
+from django_reliable_jobs.running import interrupt
 from django_reliable_jobs.worker.handlers.slots import SlotPool
 from django_reliable_jobs.worker.leases.held_leases import HeldLeases
 from django_reliable_jobs.worker.options import WorkerOptions
@@ -25,7 +25,7 @@ class Wear:
 
     def __init__(self, options: WorkerOptions, held_leases: HeldLeases, pool: SlotPool, *, supervised: bool) -> None:
         self._options = options
-        self._ledger = held_leases
+        self._held_leases = held_leases
         self._pool = pool
         self._supervised = supervised
         self._started = time.monotonic()
@@ -44,10 +44,10 @@ class Wear:
         if lost and (lost >= self._pool.size or not self._pool.occupied):
             return f"{lost} of its threads are written off"
         if self._may_be_damaged():
-            return f"{stopping.raised()} of its handlers were stopped by an exception"
+            return f"{interrupt.raised()} of its handlers were stopped by an exception"
         limit = self._options.max_jobs_per_process
-        if limit is not None and self._ledger.begun_in_all() >= limit:
-            return f"it has begun {self._ledger.begun_in_all()} jobs"
+        if limit is not None and self._held_leases.begun_in_all() >= limit:
+            return f"it has begun {self._held_leases.begun_in_all()} jobs"
         most = self._options.max_rss
         if most is not None and time.monotonic() - self._started > RSS_AFTER and _rss_mib() > most:
             return f"it uses more than {most} MiB"
@@ -57,7 +57,7 @@ class Wear:
         """A stop exception may have left a lock of any library taken: replace the process when that costs nothing."""
         if not self._supervised or self._options.burst or self._options.max_jobs is not None:
             return False
-        return stopping.raised() >= (1 if not self._pool.occupied else MOST_STOPS)
+        return interrupt.raised() >= (1 if not self._pool.occupied else MOST_STOPS)
 
 
 def _rss_mib() -> float:
