@@ -102,7 +102,7 @@ class Evidence:
 
 
 #: Rows that no producer has enqueued: those of the schedule, and what a fault wrote past the package.
-FOREIGN = "name = 'workload.scheduled' OR coalesce(idempotency_key, '') LIKE 'poison%'"
+FOREIGN = "name = 'workload.scheduled' OR coalesce(idempotency_key, '') LIKE 'poison %'"
 JOBS = f"""
 SELECT id, name, args->>0 AS tag, status, reason, attempts, max_attempts, losses, fencing_token,
        locked_by::text AS owner, extract(epoch FROM locked_until)::float8 AS locked_until,

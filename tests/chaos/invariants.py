@@ -277,12 +277,14 @@ DUMPED = re.compile(r'\S+\.log:(?:   File ".*", line \d+ in | (?:Current thread|
 DROPPED = re.compile(
     r"(?m)^(?:@Traceback .*\n(?:@(?:  .*)?\n)*@errors.*\n)?@Exception ignored in: .*\n@Traceback .*\n(?:@(?:  .*)?\n)*@errors.*"
     .replace("@errors", r"@django_reliable_jobs\.errors\.(?:LeaseLost|DeadlineExceeded|JobCancelled)")
-    .replace("@", r"\S+\.log: ?")
+    .replace("@", r"\S+\.log: ?+")  # possessive: two ways to read each line would be 2^n to read n of them
 )  # fmt: skip
 
 
 #: A record about a job, and how the traceback of its handler's exception begins, which belongs to it.
 OF_A_JOB = re.compile(r" #\d+\b")
+#: The rest of a message of PostgreSQL or libpq, which has several lines.
+CONTINUED = re.compile(r"\S+\.log: \t")
 BEGINS = re.compile(r"\S+\.log: (?:Traceback \(|django_reliable_jobs\.errors\.HandlerError)")
 
 
@@ -296,7 +298,7 @@ def own_words(lines: Iterable[str]) -> Iterator[str]:
             continue
         if BEGINS.match(line):
             inside, dropped = inside or (of_a_job and not dropped), False
-        of_a_job = False
+        of_a_job = of_a_job and CONTINUED.match(line) is not None
         if "Exception ignored in: " in line:  # its traceback comes next, perhaps behind another thread's line
             inside, dropped = False, True
         if not inside and not DUMPED.match(line):

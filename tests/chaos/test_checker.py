@@ -316,9 +316,18 @@ def test_a_stop_that_c_code_drops_is_no_complaint_and_any_other_traceback_is() -
     assert complaints(f"{elsewhere}\n{other}\n{trouble}") == 1, (
         "the traceback of a failed attempt belongs to its record"
     )
+    failed = f"{elsewhere}: connection failed: No such file\n\tIs the server running on that socket?"
+    assert complaints(f"{failed}\n{other}") == 0, "the message of the failed attempt has two lines"
     assert complaints(f"a\n{stop}\nb") == 1
     assert complaints(f"{ignored}\nb\n{other}") == 1
     assert complaints(ignored.replace("LeaseLost: ", "StaleToken: ")) > 0
+
+
+def test_long_stacks_are_read_in_no_time() -> None:
+    """A pattern that can read each line in two ways would need 2^n steps for n lines."""
+    frames = "\n".join(f'  File "x.py", line {n}, in call' for n in range(200))
+    lines = [f"pod-0.0.log: {line}" for line in f"Traceback (most recent call last):\n{frames}".split("\n")]
+    assert sum(found.invariant == COMPLAINTS for found in check(replace(good(), logs=lines))) == 1
 
 
 def test_the_logs_name_workers_and_refused_outcomes(tmp_path: Path) -> None:
