@@ -1,6 +1,6 @@
 """Scheduled and background jobs that stay correct, on the PostgreSQL that you already run."""
 
-from django_reliable_jobs.definitions.registry import job
+from django_reliable_jobs.decorators import job
 from django_reliable_jobs.definitions.schedule import cron, every
 from django_reliable_jobs.errors import (
     AlreadyEnqueued,

@@ -11,13 +11,11 @@ from django.db import transaction
 from django.db.models.base import ModelState
 
 from django_reliable_jobs import conf, payload
-from django_reliable_jobs.definitions import job as definition
 from django_reliable_jobs.definitions import redaction
 from django_reliable_jobs.definitions.job import BoundJob, JobDefinition, Key, Options, Unset
-from django_reliable_jobs.definitions.registry import check_max_attempts, check_priority, check_queue
+from django_reliable_jobs.definitions.validate import check_max_attempts, check_priority, check_queue
 from django_reliable_jobs.errors import AlreadyEnqueued, PayloadError
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.running import context
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.insert import CHUNK, Inserted, insert, insert_many
 from django_reliable_jobs.store.new_job import Call, NewJob
@@ -200,15 +198,3 @@ def _clash(job: BoundJob, call: Call, holder: Job) -> str:
     key = call.idempotency_key if holder.idempotency_key == call.idempotency_key is not None else call.unique_key
     shown = "" if job.definition.redact else f" {key!r}"
     return f"{job.definition.name}: job {holder.pk} ({holder.status}) holds the key{shown} already."
-
-
-class _Port:
-    """What a definition's verbs call; see `definition.Port`."""
-
-    enqueue = staticmethod(enqueue)
-    enqueue_many = staticmethod(enqueue_many)
-    call = staticmethod(context.call)
-    acall = staticmethod(context.acall)
-
-
-definition.install(_Port())

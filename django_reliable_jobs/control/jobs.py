@@ -15,7 +15,7 @@ from django.db.models import Manager, QuerySet
 from django.utils.translation import gettext as _
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.definitions.registry import check_priority, check_queue
+from django_reliable_jobs.definitions.validate import check_priority, check_queue
 from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.store import control as operator
 from django_reliable_jobs.store import notify

@@ -1,26 +1,21 @@
-"""A job definition: what `@job` makes of a function, and what `.using()` makes of that.
+"""A job definition: what `@job` says of a function, and what `.using()` adds for one enqueue. Data; the verbs are the handle's.
 
-Nothing here touches the database. `enqueue` and `call` go through a port that `enqueue.py` fills in when the app is
-ready, since a definition stands below the tables it is stored in.
+Nothing here touches the database.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import WRAPPER_ASSIGNMENTS, partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict, Unpack
+from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack
 
-from asgiref.sync import iscoroutinefunction, sync_to_async
-from django.views.decorators.debug import sensitive_variables
+from asgiref.sync import iscoroutinefunction
 
 from django_reliable_jobs.values.backoff import BackoffSpec
-
-if TYPE_CHECKING:
-    from django_reliable_jobs.models import Job
 
 IfExists = Literal["keep", "replace", "raise"]
 Key = str | Callable[..., str | None] | None
@@ -74,18 +69,6 @@ class UsingOptions(TypedDict, total=False):
     database: str | None
 
 
-class Port(Protocol):
-    """What `enqueue.py` provides."""
-
-    def enqueue(self, job: BoundJob, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job: ...
-    def enqueue_many(self, job: BoundJob, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[int]: ...
-    def call(self, definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
-    async def acall(self, definition: JobDefinition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
-
-
-_port: Port | None = None
-
-
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
     """Whether a call returns a coroutine, as far as that can be seen; a partial, a method and a callable object too."""
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
@@ -105,75 +88,8 @@ def name_of(function: Callable[..., Any]) -> str:
     return name
 
 
-def install(port: Port) -> None:
-    global _port
-    _port = port
-
-
-def _installed() -> Port:
-    if _port is None:
-        raise RuntimeError(
-            "django_reliable_jobs is not ready: add it to INSTALLED_APPS and let Django set up before enqueueing."
-        )
-    return _port
-
-
-#: Django's error reports (not with DEBUG) show no local variable of what is called from here on: arguments may be secret.
-_hides_locals = sensitive_variables()
-
-
-#: What other rooms of the package ask a definition for.
-_INTERNAL = {
-    "bound", "check_arguments", "function", "is_coroutine", "parameter_names", "wants_fire_time", "with_fire_time", "definition",
-    "options",
-}  # fmt: skip
-
-
-def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
-
-
-class Enqueueable:
-    """The verbs that a definition and a `using()` of it share."""
-
-    def __dir__(self) -> list[str]:
-        """What people call and read; what the package asks of a definition is not for them."""
-        return [name for name in super().__dir__() if name not in _INTERNAL and not _is_private(name)]
-
-    def bound(self) -> BoundJob:
-        raise AssertionError("every subclass says what it stands for")
-
-    @_hides_locals
-    def enqueue(self, *args: Any, **kwargs: Any) -> Job:
-        """Store the job in the caller's transaction, if there is one, and return its `Job`.
-
-        Raises `TypeError` for arguments that the handler does not take and `PayloadError` for values that cannot be
-        stored; nothing is stored then, and the caller's transaction stays usable. Workers see the job after the commit.
-        """
-        return _installed().enqueue(self.bound(), args, kwargs)
-
-    @_hides_locals
-    async def aenqueue(self, *args: Any, **kwargs: Any) -> Job:
-        """`enqueue` for coroutines."""
-        return await sync_to_async(self.enqueue)(*args, **kwargs)
-
-    @_hides_locals
-    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[int]:
-        """Store many calls, each a sequence of positional or a mapping of named arguments, in few round trips.
-
-        Returns the jobs' ids in the order of the calls; with `if_exists="keep"` the id of the job that is there.
-        All of them are stored, or none.
-        """
-        return _installed().enqueue_many(self.bound(), calls)
-
-    @_hides_locals
-    async def aenqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[int]:
-        """`enqueue_many` for coroutines."""
-        return await sync_to_async(self.enqueue_many)(calls)
-
-
 @dataclass(frozen=True, slots=True)
-class BoundJob(Enqueueable):
+class BoundJob:
     """A definition with options for its next enqueue; made by `using()`."""
 
     definition: JobDefinition
@@ -182,7 +98,7 @@ class BoundJob(Enqueueable):
     def bound(self) -> BoundJob:
         return self
 
-    def using(self, **options: Unpack[UsingOptions]) -> BoundJob:
+    def using(self, **options: Unpack[UsingOptions]) -> Self:
         """The same with more options."""
         changes: dict[str, Any] = dict(options)
         for theirs, ours in (("queue_name", "queue"), ("run_after", "run_at")):
@@ -201,12 +117,12 @@ class BoundJob(Enqueueable):
         made = replace(self.options, **changes)
         if made.run_at is not None and made.delay is not None:
             raise TypeError("using(): give run_at or delay, not both.")
-        return BoundJob(self.definition, made)
+        return replace(self, options=made)
 
 
 @dataclass(frozen=True, eq=False)
-class JobDefinition(Enqueueable):
-    """The decorated function with its options. Made by `@job`; see `registry.job` for what each option means."""
+class JobDefinition:
+    """A function with its options; see `decorators.job` for what each option means."""
 
     function: Callable[..., Any]
     name: str
@@ -236,6 +152,9 @@ class JobDefinition(Enqueueable):
     _positional_only: tuple[str, ...] = field(init=False, repr=False)
     _bound: BoundJob = field(init=False, repr=False)
 
+    #: What `using()` makes.
+    bound_class: ClassVar[type[BoundJob]] = BoundJob
+
     def __post_init__(self) -> None:
         parameters = list(inspect.signature(self.function).parameters.values())
         if self.takes_context:
@@ -254,17 +173,11 @@ class JobDefinition(Enqueueable):
         required = [p.name for p in positional if p.kind is p.POSITIONAL_ONLY and p.default is p.empty]
         set_once(self, "_positional_only", tuple(required))
         set_once(self, "_counts", range(least, most + 1) if simple else range(0))
-        set_once(self, "_bound", BoundJob(self))
+        set_once(self, "_bound", self.bound_class(self))
         for attribute in WRAPPER_ASSIGNMENTS:  # as functools.wraps does, past the frozen dataclass
             with suppress(AttributeError):
                 set_once(self, attribute, getattr(self.function, attribute))
         set_once(self, "__wrapped__", self.function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(
-            f"{self.name} is a job: use .enqueue(...) to have a worker run it, or"
-            f" {'await .acall(...)' if self.is_coroutine else '.call(...)'} to run the function here and now."
-        )
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
@@ -297,20 +210,3 @@ class JobDefinition(Enqueueable):
             return kwargs
         given = "scheduled_for" in self.parameter_names[: len(args)]
         return kwargs if given else kwargs | {"scheduled_for": scheduled_for}
-
-    def using(self, **options: Unpack[UsingOptions]) -> BoundJob:
-        """Options for one enqueue: `send.using(delay=60, unique_key="x").enqueue(1)`."""
-        return self._bound.using(**options)
-
-    @sensitive_variables("args", "kwargs")
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function here and now, without a job row, with a context of its own if it takes one."""
-        run = _installed().call
-        if self.redact:
-            run = sensitive_variables("args", "kwargs", "given", *self.redact)(run)
-        return run(self, args, kwargs)
-
-    @sensitive_variables("args", "kwargs")
-    async def acall(self, *args: Any, **kwargs: Any) -> Any:
-        """`call` for coroutine functions."""
-        return await _installed().acall(self, args, kwargs)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.conf import settings
@@ -24,6 +24,8 @@ MAX_NAME, MAX_EXPRESSION, MAX_TIMEZONE = 200, 500, 64
 MAX_PAUSE_AFTER = 1000
 
 _by_name: dict[str, ScheduleDefinition] = {}
+
+D = TypeVar("D", bound=JobDefinition)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def cron(
     starts_at: datetime | None = None,
     ends_at: datetime | None = None,
     pause_after_failures: int | None = None,
-) -> Callable[[JobDefinition], JobDefinition]:
+) -> Callable[[D], D]:
     """Fire the job at the times of a cron expression (five fields, or `@daily` and the like).
 
     - `timezone`: a name of the IANA database; default `TIME_ZONE`. Changes of the clocks: as in Vixie cron.
@@ -99,7 +101,7 @@ def cron(
     comes, a zone that is not known, and a name that is taken.
     """
 
-    def decorate(job: JobDefinition) -> JobDefinition:
+    def decorate(job: D) -> D:
         zone = timezone or settings.TIME_ZONE
         rules = {
             "misfire": misfire, "misfire_grace": misfire_grace, "catch_up_window": catch_up_window,
@@ -134,13 +136,13 @@ def every(
     starts_at: datetime | None = None,
     ends_at: datetime | None = None,
     pause_after_failures: int | None = None,
-) -> Callable[[JobDefinition], JobDefinition]:
+) -> Callable[[D], D]:
     """Fire the job in each period of this length, counted from 1970-01-01 UTC: the same on all pods, over restarts.
 
     `every(minutes=5)`, or a number of seconds or a `timedelta`. The other options are those of `cron`.
     """
 
-    def decorate(job: JobDefinition) -> JobDefinition:
+    def decorate(job: D) -> D:
         parts = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
         if (period is None) == (not parts):
             raise JobConfigurationError(f"@every on {job!r}: give one period, such as every(minutes=5) or every(300).")
@@ -159,7 +161,7 @@ def every(
 
 def _schedule(
     what: str,
-    job: JobDefinition,
+    job: D,
     timetable: Callable[[], Timetable],  # called here, so that its errors name the job
     timezone: str,
     name: str | None,
@@ -167,7 +169,7 @@ def _schedule(
     kwargs: Mapping[str, Any] | None,
     rules: dict[str, Any],
     pause_after_failures: int | None,
-) -> JobDefinition:
+) -> D:
     if not isinstance(job, JobDefinition):
         raise JobConfigurationError(f"{what} on {job!r}: it stands above @job, which comes first.")
     where = f"{what} on {job.name}"

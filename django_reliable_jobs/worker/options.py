@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.definitions.registry import check_queue
+from django_reliable_jobs.definitions.validate import check_queue
 
 
 @dataclass(frozen=True, slots=True)

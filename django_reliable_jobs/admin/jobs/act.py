@@ -22,7 +22,7 @@ from django_reliable_jobs.admin.jobs import all_matching as jobs_walk
 from django_reliable_jobs.admin.jobs.all_matching import Cursor, Walk
 from django_reliable_jobs.admin.jobs.filters import FILTERS
 from django_reliable_jobs.admin.jobs.paths import status_of
-from django_reliable_jobs.definitions.registry import check_priority
+from django_reliable_jobs.definitions.validate import check_priority
 from django_reliable_jobs.values.batch_size import BatchSize
 
 if TYPE_CHECKING:

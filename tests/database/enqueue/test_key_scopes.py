@@ -8,7 +8,7 @@ import pytest
 
 from django_reliable_jobs import control
 from django_reliable_jobs.admin.jobs.paths import exact
-from django_reliable_jobs.definitions.job import JobDefinition
+from django_reliable_jobs.decorators import JobHandle
 from django_reliable_jobs.errors import AlreadyEnqueued, ReliableJobsError
 from django_reliable_jobs.models import Job
 from django_reliable_jobs.store import control as operator
@@ -24,10 +24,10 @@ def handler(value: Any = None) -> None:
     """What it does is of no matter."""
 
 
-BEFORE = JobDefinition(handler, "shop.bill")
-AFTER = JobDefinition(handler, "billing.bill", aliases=("shop.bill",))
+BEFORE = JobHandle(handler, "shop.bill")
+AFTER = JobHandle(handler, "billing.bill", aliases=("shop.bill",))
 #: As a person may write it who renames a second time.
-LATER = JobDefinition(handler, "billing.invoice", aliases=("billing.bill", "shop.bill"))
+LATER = JobHandle(handler, "billing.invoice", aliases=("billing.bill", "shop.bill"))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_scope_of_a_row_is_the_oldest_name() -> None:
 @pytest.mark.parametrize("kind", ["unique_key", "idempotency_key"])
 @pytest.mark.parametrize(("first", "second"), [(BEFORE, AFTER), (AFTER, BEFORE), (AFTER, LATER), (LATER, AFTER)])
 def test_a_rename_makes_no_duplicates_in_either_direction_of_a_deploy(
-    first: JobDefinition, second: JobDefinition, kind: Any, schema: str, request: pytest.FixtureRequest
+    first: JobHandle, second: JobHandle, kind: Any, schema: str, request: pytest.FixtureRequest
 ) -> None:
     if schema == "between":
         request.getfixturevalue("before_the_last_migration")

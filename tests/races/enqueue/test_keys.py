@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from django_reliable_jobs import control
-from django_reliable_jobs.definitions.job import JobDefinition
+from django_reliable_jobs.decorators import JobHandle
 from django_reliable_jobs.models import Job
 from tests.support.factories import EchoFactory, JobCheckpointFactory
 from tests.support.probes.jobs import echo, noop
@@ -21,8 +21,8 @@ def handler(value: Any = None) -> None:
     """What it does is of no matter."""
 
 
-BEFORE = JobDefinition(handler, "shop.bill")
-AFTER = JobDefinition(handler, "billing.bill", aliases=("shop.bill",))
+BEFORE = JobHandle(handler, "shop.bill")
+AFTER = JobHandle(handler, "billing.bill", aliases=("shop.bill",))
 KINDS = ["unique_key", "idempotency_key"]
 
 
@@ -30,7 +30,7 @@ KINDS = ["unique_key", "idempotency_key"]
 @pytest.mark.parametrize("bulk", [False, True])
 @pytest.mark.parametrize(("first_name", "second_name"), [(BEFORE, AFTER), (AFTER, BEFORE)])
 def test_two_names_of_one_job_at_the_same_time_make_one_job(
-    sessions: Callable[[], Session], first_name: JobDefinition, second_name: JobDefinition, kind: Any, bulk: bool
+    sessions: Callable[[], Session], first_name: JobHandle, second_name: JobHandle, kind: Any, bulk: bool
 ) -> None:
     options: Any = {kind: "k"}
     first, second = sessions(), sessions()
