@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 
@@ -79,7 +80,7 @@ def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-class Verbs(Generic[P, R]):
+class Verbs(Generic[P, R_co]):
     """What a job and a `using()` of it share."""
 
     __slots__ = ()
@@ -122,13 +123,13 @@ class Verbs(Generic[P, R]):
         return await sync_to_async(self.enqueue_many)(calls)
 
 
-class BoundHandle(BoundJob, Verbs[P, R]):
+class BoundHandle(BoundJob, Verbs[P, R_co]):
     """A job with options for its next enqueue; made by `using()`."""
 
     __slots__ = ()
 
 
-class JobHandle(JobDefinition, Verbs[P, R]):
+class JobHandle(JobDefinition, Verbs[P, R_co]):
     """What `@job` makes of a function."""
 
     bound_class: ClassVar[type[BoundJob]] = BoundHandle
@@ -139,22 +140,22 @@ class JobHandle(JobDefinition, Verbs[P, R]):
             f" {'await .acall(...)' if self.is_coroutine else '.call(...)'} to run the function here and now."
         )
 
-    def using(self, **options: Unpack[UsingOptions]) -> BoundHandle[P, R]:
+    def using(self, **options: Unpack[UsingOptions]) -> BoundHandle[P, R_co]:
         """Options for one enqueue: `send.using(delay=60, unique_key="x").enqueue(1)`."""
-        return cast("BoundHandle[P, R]", self._bound.using(**options))
+        return cast("BoundHandle[P, R_co]", self._bound.using(**options))
 
     @sensitive_variables("args", "kwargs")
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function here and now, without a job row, with a context of its own if it takes one."""
         run = _context().call
         if self.redact:
             run = sensitive_variables("args", "kwargs", "given", *self.redact)(run)
-        return cast(R, run(self, args, kwargs))
+        return cast(R_co, run(self, args, kwargs))
 
     @overload
     async def acall(self: JobHandle[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T: ...
     @overload
-    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
     @sensitive_variables("args", "kwargs")
     async def acall(self, *args: Any, **kwargs: Any) -> Any:
         """`call` for coroutine functions."""
