@@ -20,7 +20,7 @@ from django_reliable_jobs.values.names import check_text
 
 #: The lengths of the columns.
 MAX_NAME, MAX_EXPRESSION, MAX_TIMEZONE = 200, 500, 64
-#: The most that `pause_after_failures` can be; `schedule_due.sql` looks at no more runs.
+#: The most that `pause_after_failures` can be; `schedules/due.sql` looks at no more runs.
 MAX_PAUSE_AFTER = 1000
 
 _by_name: dict[str, ScheduleDefinition] = {}

@@ -124,7 +124,7 @@ def _claim(alias: str, worker: UUID, lease: float, wish: ClaimRequest) -> Exchan
         "worker": worker, "lease": lease, "queue": pair.queue, "priority": pair.priority, "since": _since(pair),
         "since_id": pair.job_id, "free": wish.free, "unknown_names": list(wish.unknown) or "{}",
     }  # fmt: skip
-    leases = sort_leases(map(lease_from, run_positional(alias, "claim", params)))
+    leases = sort_leases(map(lease_from, run_positional(alias, "claim_light", params)))
     return Exchanged(leases=leases, seen=[len(leases)])
 
 
@@ -218,7 +218,7 @@ def reread(alias: str, keys: Sequence[LeaseKey], worker: UUID | None = None) -> 
     if not keys:
         return {}
     found = {
-        row[0]: row[1:] for row in run(alias, "standing", {"job_ids": [key.job_id for key in keys], "worker": worker})
+        row[0]: row[1:] for row in run(alias, "reread", {"job_ids": [key.job_id for key in keys], "worker": worker})
     }
     result: dict[LeaseKey, RowState] = {}
     for key in keys:

@@ -25,7 +25,7 @@ def acquire(alias: str, key: str, owner: str, ttl: float | None, until: float | 
     """
     params = {"key": key, "owner": owner, "ttl": ttl, "until": until}
     for _ in range(MAX_ROUNDS):
-        token, certain = run(alias, "guard_acquire", params)[0]
+        token, certain = run(alias, "guards/acquire", params)[0]
         if certain:
             return token  # type: ignore[no-any-return]
     raise ReliableJobsError(f"the guard key {key!r} changed hands {MAX_ROUNDS} times while it was claimed; try again.")
@@ -36,19 +36,19 @@ def renew(
 ) -> bool:
     """Give a lease a new end. False: it has expired, or is another's. `done`: nobody renews or releases it any more."""
     params = {"key": key, "token": token, "ttl": ttl, "until": until, "done": done}
-    return change(alias, "guard_renew", params) == 1
+    return change(alias, "guards/renew", params) == 1
 
 
 def release(alias: str, key: str, token: int) -> bool:
     """Free the key. False: it has expired, or is another's."""
-    return change(alias, "guard_release", {"key": key, "token": token}) == 1
+    return change(alias, "guards/release", {"key": key, "token": token}) == 1
 
 
 def now(alias: str) -> float:
     """Seconds since 1970 by the database's clock."""
-    return float(run(alias, "guard_now", {})[0][0])
+    return float(run(alias, "guards/now", {})[0][0])
 
 
 def prune(alias: str, age: float, batch: int) -> int:
     """Delete up to `batch` claims that expired more than `age` seconds ago; how many."""
-    return change(alias, "guard_prune", {"age": age, "batch": batch})
+    return change(alias, "guards/prune", {"age": age, "batch": batch})

@@ -26,7 +26,7 @@ def settle(alias: str, worker: UUID, offer: Settlement, idle: float = 15.0) -> b
         "progress": progress,
         "idle": max(1, int(idle * 1000)),
     }
-    if not run(alias, "settle", params):
+    if not run(alias, "settle_atomic", params):
         return False
     if (error := outcome.error) is not None:
         change(

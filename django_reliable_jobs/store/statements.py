@@ -35,20 +35,33 @@ def load(name: str) -> str:
 def text_of(package: str, name: str) -> str:
     """The text of `sql/<name>.sql` of a package, without its comment lines, which would travel with every execution.
 
-    A line `{part_of_it}` stands for the text of that file, which several statements share; `{moment column}` for the
+    A line `{parts/name}` stands for the text of that file, of which several statements are made; `{moment column}` for the
     column, or for the nearest moment that Python can show in any zone: raw SQL may have written another.
     """
     text = files(package).joinpath(f"sql/{name}.sql").read_text(encoding="utf-8")
     text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    text = re.sub(r"^ *\{(part_\w+)\}$", lambda found: text_of(package, found[1]), text, flags=re.MULTILINE)
+    text = re.sub(r"^ *\{(parts/\w+)\}$", lambda found: text_of(package, found[1]), text, flags=re.MULTILINE)
     return re.sub(r"\{moment ([\w.]+)\}", lambda found: _MOMENT.format(found[1]), text)
 
 
 def load_all() -> None:
     """Before a process forks, or lives on while the package is upgraded under it: statements go with the code that is loaded."""
-    for file in files("django_reliable_jobs.store").joinpath("sql").iterdir():
-        if file.name.endswith(".sql"):
-            load(file.name.removesuffix(".sql"))
+    for name in names():
+        load(name)
+
+
+def names() -> list[str]:
+    """Of all statements of the store, and of their parts: as `load` takes them."""
+    found: list[str] = []
+    rooms = [("", files("django_reliable_jobs.store").joinpath("sql"))]
+    while rooms:
+        above, folder = rooms.pop()
+        for each in folder.iterdir():
+            if each.is_dir():
+                rooms.append((f"{above}{each.name}/", each))
+            elif each.name.endswith(".sql"):
+                found.append(above + each.name.removesuffix(".sql"))
+    return sorted(found)
 
 
 def run(alias: str, name: str, params: Mapping[str, Any]) -> list[Row]:

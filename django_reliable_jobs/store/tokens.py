@@ -49,7 +49,7 @@ class Behind:
 
 def behind(alias: str) -> Behind | None:
     """Whether the sequence is behind the tables: a few rows of indexes are read."""
-    [(last, known)] = run(alias, "token_state", {})
+    [(last, known)] = run(alias, "tokens/state", {})
     return Behind(last, known) if last < known else None
 
 
@@ -62,10 +62,10 @@ def raise_sequence(alias: str) -> Behind | None:
         fences.advisory_xact_lock(alias, "django_reliable_jobs.fencing_token")
         found = behind(alias)
         if found is not None:
-            run(alias, "token_raise", {"token": found.target})
+            run(alias, "tokens/raise", {"token": found.target})
     return found
 
 
 def raise_mark(alias: str) -> None:
     """Remember how far the sequence has come."""
-    change(alias, "token_mark", {})
+    change(alias, "tokens/mark", {})

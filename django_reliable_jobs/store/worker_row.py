@@ -36,9 +36,9 @@ class Seen(NamedTuple):
 
 def seen(alias: str, presence: WorkerState, alive: float) -> Seen:
     """Write the row; what is known of the workers that were seen within `alive` seconds."""
-    return Seen(*run(alias, "worker_seen", asdict(presence) | {"alive": alive})[0])
+    return Seen(*run(alias, "workers/seen", asdict(presence) | {"alive": alive})[0])
 
 
 def gone(alias: str, workers: Sequence[UUID] = (), older_than: float = 3600.0) -> int:
     """Delete the rows of these workers, and of all that were not seen for `older_than` seconds; how many."""
-    return change(alias, "worker_gone", {"workers": list(workers), "age": older_than})
+    return change(alias, "workers/gone", {"workers": list(workers), "age": older_than})

@@ -88,20 +88,20 @@ def look(alias: str, known: Sequence[str], batch: int, aside: Sequence[tuple[int
         "known": list(known), "within": WITHIN, "batch": batch,
         "most": MOST_OPEN, "aside_ids": [id_ for id_, _ in aside], "aside_versions": [version for _, version in aside],
     }  # fmt: skip
-    rows = run(alias, "schedule_due", params)
+    rows = run(alias, "schedules/due", params)
     count, next_in, now = rows[0][:3]
     return DueSchedules([_due(row[3:], moment(now)) for row in rows if row[3] is not None], count, next_in)
 
 
 def find(alias: str, name: str) -> Due | None:
     """The schedule of this name, due or not; what is unfinished is not asked for."""
-    rows = run(alias, "schedule_find", {"name": name})
+    rows = run(alias, "schedules/find", {"name": name})
     return _due((*rows[0][1:], None, None, None), moment(rows[0][0])) if rows else None
 
 
 def now(alias: str) -> datetime:
     """By the database's clock."""
-    return moment(run(alias, "schedule_now", {})[0][0])
+    return moment(run(alias, "schedules/now", {})[0][0])
 
 
 def _due(row: Row, now: datetime) -> Due:
@@ -121,21 +121,21 @@ def refuse(alias: str, due: Due, worker: UUID, problem: str, alive: float) -> bo
     None: somebody has the row locked, or has changed or marked it meanwhile.
     """
     params = {"id": due.id, "version": due.version, "worker": worker, "problem": problem, "alive": alive}
-    rows = run(alias, "schedule_refuse", params)
+    rows = run(alias, "schedules/refuse", params)
     return rows[0][0] if rows else None
 
 
 def broken(alias: str, known: Sequence[str]) -> list[Due]:
     """Some of people's schedules that are marked broken and whose jobs are `known`."""
-    found = (find(alias, name) for (name,) in run(alias, "schedule_broken_ones", {"known": list(known)}))
+    found = (find(alias, name) for (name,) in run(alias, "schedules/broken_ones", {"known": list(known)}))
     return [due for due in found if due is not None]
 
 
 def mend(alias: str, due: Due) -> bool:
     """It can be computed after all; False when somebody has changed it meanwhile."""
-    return bool(run(alias, "schedule_mend", {"id": due.id, "version": due.version}))
+    return bool(run(alias, "schedules/mend", {"id": due.id, "version": due.version}))
 
 
 def unknown_jobs(alias: str, known: Sequence[str], overdue: float) -> list[str]:
     """Names that are not `known` of jobs whose schedules are overdue by more than so many seconds."""
-    return [row[0] for row in run(alias, "schedule_unknown", {"known": list(known), "overdue": overdue})]
+    return [row[0] for row in run(alias, "schedules/unknown", {"known": list(known), "overdue": overdue})]

@@ -25,7 +25,7 @@ from django_reliable_jobs.values.states import UNFINISHED
 
 Outcome = CronRun.Outcome
 
-#: Milliseconds that a fire waits for somebody's lock: see `schedule_fire.sql`.
+#: Milliseconds that a fire waits for somebody's lock: see `schedules/fire.sql`.
 PATIENCE = 500
 
 
@@ -134,7 +134,7 @@ def fire(alias: str, worker: UUID | None, firings: Sequence[Firing], *, manual: 
         "until_starts": [bool(job and job.unique_until_start) for job in jobs],
         "scopes": [job and job.scope for job in jobs],
     }
-    rows = run(alias, "schedule_fire", params)
+    rows = run(alias, "schedules/fire", params)
     return Fired(
         {row[0] for row in rows if row[0] is not None},
         sorted(row[1:4] for row in rows if row[1] is not None),

@@ -54,31 +54,31 @@ def locked(alias: str, name: str) -> CronSchedule | None:
 
 def lock(alias: str) -> bool:
     """Whether the caller's transaction may keep the rows in step; if not, another worker does just now."""
-    return bool(run(alias, "schedule_lock", {"idle": int(IDLE * 1000), "patience": PATIENCE})[0][0])
+    return bool(run(alias, "schedules/lock", {"idle": int(IDLE * 1000), "patience": PATIENCE})[0][0])
 
 
 def releases(alias: str, fingerprints: dict[str, str], longest: float) -> list[ReleaseStanding]:
     """`fingerprints` by source; an app without a schedule has one too. `longest` seconds without a look are a break."""
     params = {"sources": list(fingerprints), "fingerprints": list(fingerprints.values()), "break": longest}
-    return [ReleaseStanding(*row) for row in run(alias, "schedule_releases", params)]
+    return [ReleaseStanding(*row) for row in run(alias, "schedules/releases", params)]
 
 
 def seen(alias: str, fingerprints: dict[str, str], longest: float) -> None:
     """Waits for nobody: a row that is locked is being written by a worker that is as alive."""
     params = {"sources": list(fingerprints), "fingerprints": list(fingerprints.values()), "break": longest}
-    change(alias, "schedule_seen", params)
+    change(alias, "schedules/seen", params)
 
 
 def abandoned(alias: str, apps: Iterable[str], sources: Iterable[str], age: float) -> list[str]:
     """Sources that these apps had under another RELEASE and that nobody has had for `age` seconds."""
     params = {"apps": list(apps), "sources": list(sources), "age": age}
-    return [row[0] for row in run(alias, "schedule_abandoned", params)]
+    return [row[0] for row in run(alias, "schedules/abandoned", params)]
 
 
 def activate(alias: str, fingerprints: dict[str, str]) -> None:
     """These versions are the current ones of their apps from now on."""
     params = {"sources": list(fingerprints), "fingerprints": list(fingerprints.values())}
-    change(alias, "schedule_activate", params)
+    change(alias, "schedules/activate", params)
 
 
 def drift(alias: str, definitions: Sequence[ScheduleDefinition], alive: float) -> list[Drift]:
@@ -90,42 +90,42 @@ def drift(alias: str, definitions: Sequence[ScheduleDefinition], alive: float) -
               "catch_up_limit": "catch_up_limits", "overlap": "overlaps", "jitter": "jitters",
               "starts_at": "starts_ats", "ends_at": "ends_ats", "pause_after_failures": "pause_afters"}  # fmt: skip
     params: dict[str, Any] = {many: [each[one] for each in columns] for one, many in plural.items()}
-    return [Drift(*row) for row in run(alias, "schedule_drift", params | {"alive": alive})]
+    return [Drift(*row) for row in run(alias, "schedules/drift", params | {"alive": alive})]
 
 
 def save(alias: str, definition: ScheduleDefinition, next_fire: datetime | None, now: datetime) -> bool:
-    """Write one definition. Nothing that was missed before `now` is caught up on; see `schedule_save.sql`.
+    """Write one definition. Nothing that was missed before `now` is caught up on; see `schedules/save.sql`.
 
     False: the row was like this already, or somebody has just made one of this name.
     """
-    return bool(run(alias, "schedule_save", _columns(definition) | {"next_fire": next_fire, "now": now}))
+    return bool(run(alias, "schedules/save", _columns(definition) | {"next_fire": next_fire, "now": now}))
 
 
 def surplus(alias: str, sources: Sequence[str], names: Sequence[str]) -> bool:
     """Whether `retire` would take something away."""
-    return bool(run(alias, "schedule_surplus", {"sources": list(sources), "names": list(names)})[0][0])
+    return bool(run(alias, "schedules/surplus", {"sources": list(sources), "names": list(names)})[0][0])
 
 
 def retire(alias: str, sources: Sequence[str], names: Sequence[str]) -> list[tuple[str, bool]]:
     """Take away the rows of these apps but those with one of the names; which, and whether they were paused."""
     params = {"sources": list(sources), "names": list(names), "name": None}
-    return [(row[0], row[1]) for row in run(alias, "schedule_retire", params)]
+    return [(row[0], row[1]) for row in run(alias, "schedules/retire", params)]
 
 
 def delete(alias: str, name: str) -> None:
     """Its runs stay. A fire time that waited is recorded as skipped."""
-    run(alias, "schedule_retire", {"sources": [], "names": [], "name": name})
+    run(alias, "schedules/retire", {"sources": [], "names": [], "name": name})
 
 
 def pause(alias: str, name: str, version: int, paused: bool, next_fire: datetime | None, now: datetime) -> bool:
     """Whether it was done. A resumed schedule goes on with `next_fire`."""
     params = {"name": name, "version": version, "paused": paused, "next_fire": next_fire, "now": now}
-    return bool(run(alias, "schedule_pause", params))
+    return bool(run(alias, "schedules/pause", params))
 
 
 def unpause(alias: str, name: str) -> bool:
     """Forget that a schedule which is not defined now was paused; whether it was."""
-    return change(alias, "schedule_unpause", {"name": name}) > 0
+    return change(alias, "schedules/unpause", {"name": name}) > 0
 
 
 def _columns(definition: ScheduleDefinition) -> dict[str, Any]:

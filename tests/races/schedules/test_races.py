@@ -62,9 +62,9 @@ def fire(firings: list[Firing]) -> Fired:
 
 @contextmanager
 def stopping(session: Session, place: str) -> Iterator[Callable[[], None]]:
-    """`schedule_fire.sql` stops at `place` if this session runs it; what is yielded lets it go on."""
+    """`schedules/fire.sql` stops at `place` if this session runs it; what is yielded lets it go on."""
     stop = f"(SELECT true FROM pg_advisory_xact_lock_shared({PAUSE})) AND "
-    text, count = re.subn(place, lambda found: found[0] + stop, statements.load("schedule_fire"), count=1)
+    text, count = re.subn(place, lambda found: found[0] + stop, statements.load("schedules/fire"), count=1)
     assert count == 1, f"no place for a pause: {place}"
     load, thread = statements.load, session.do(threading.get_ident)
 

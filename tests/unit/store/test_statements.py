@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 
 import pytest
 
 from django_reliable_jobs.store import statements
 
-NAMES = sorted(
-    file.name.removesuffix(".sql") for file in files("django_reliable_jobs.store").joinpath("sql").iterdir()
-    if file.name.endswith(".sql")
-)  # fmt: skip
+NAMES = statements.names()
 
 
 def test_once_loaded_they_do_not_change_with_the_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,4 +17,4 @@ WITH taken AS MATERIALIZED (
      LIMIT %(free)s::int
        FOR NO KEY UPDATE OF job SKIP LOCKED
 )
-{part_claimed}
+{parts/claimed}

@@ -1,2 +1,2 @@
 -- Which names are judged.
-{part_judged}
+{parts/judged}

@@ -4,7 +4,7 @@ WITH judged AS MATERIALIZED (
     SELECT held.name
       FROM django_reliable_jobs_unknownname AS held
      WHERE held.name IN (
-        {part_judged}
+        {parts/judged}
         )
        FOR NO KEY UPDATE OF held SKIP LOCKED
 ), doomed AS MATERIALIZED (
