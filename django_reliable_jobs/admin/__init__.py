@@ -8,12 +8,12 @@ from __future__ import annotations
 from django.contrib import admin
 
 # Each brings its admins, with `@manages(Model)`.
+import django_reliable_jobs.admin.jobs.changelist
+import django_reliable_jobs.admin.overview.page
+import django_reliable_jobs.admin.schedules.changelist
+import django_reliable_jobs.admin.schedules.runs  # noqa: F401
 from django_reliable_jobs.admin import guards, queues, workers  # noqa: F401
 from django_reliable_jobs.admin.base import register
-from django_reliable_jobs.admin.jobs import changelist as jobs  # noqa: F401
-from django_reliable_jobs.admin.overview import page as overview  # noqa: F401
-from django_reliable_jobs.admin.schedules import changelist as schedules  # noqa: F401
-from django_reliable_jobs.admin.schedules import runs as cron_runs  # noqa: F401
 
 __all__ = ["register"]
 

@@ -67,7 +67,7 @@ def follow(env: dict[str, str], settings: str, site: str, user: str = "boss", la
 def test_every_page_is_there_with_its_content(subprocess_env: dict[str, str], settings: str, site: str) -> None:
     make_people()
     set_the_stage()
-    found = follow(subprocess_env, f"tests.sites.{settings}", site)
+    found = follow(subprocess_env, f"tests.support.sites.{settings}", site)
     views: dict[str, list[str]] = {}
     for page in found["pages"].values():
         views.setdefault(page["view"].partition(":")[2], []).append(page["text"])

@@ -203,7 +203,7 @@ def test_a_slice_is_what_it_was_when_the_verb_began(verb: Any, monkeypatch: pyte
 def test_a_queryset_is_written_by_the_status_of_that_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look and the write one of them finished."""
     jobs = [JobFactory(), JobFactory()]
-    cancel = control.operator.cancel
+    cancel = control_store.cancel
 
     def late(alias: str, ids: list[int]) -> Any:
         Job.objects.filter(pk=ids[0]).update(status="DONE", finished_at=timezone.now())

@@ -104,7 +104,7 @@ def _walk(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def look() -> Seen:
     params = {"known": registry.names(), "within": schedule_due.WITHIN, "batch": 50, "most": schedule_due.MOST_OPEN}
-    return Seen("schedule_due", **params, aside_ids=[1], aside_versions=[0])
+    return Seen("schedules/due", **params, aside_ids=[1], aside_versions=[0])
 
 
 def in_step() -> Scheduler:
@@ -162,7 +162,7 @@ def test_jobs_without_the_name_of_their_schedule_are_found_by_their_runs() -> No
 
 
 def test_what_is_marked_broken_is_found_by_an_index() -> None:
-    seen = Seen("schedule_broken_ones", known=registry.names())
+    seen = Seen("schedules/broken_ones", known=registry.names())
     assert not seen.sequential & TABLES
     assert seen.indexes == {"reliable_jobs_broken"}
     assert seen.pages < 10

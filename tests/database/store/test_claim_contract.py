@@ -13,7 +13,7 @@ from django_reliable_jobs.models import Job
 from django_reliable_jobs.store import exchange as one_statement
 from django_reliable_jobs.store.exchange import BEGINNING, ClaimRequest, Source
 from django_reliable_jobs.worker.leases.claim_plan import ClaimPlan
-from django_reliable_jobs.worker.options import QueueFilter
+from django_reliable_jobs.worker.options import QueueSelection
 from tests.database.conftest import Exchange
 from tests.support.factories import JobFactory, QueueStateFactory, ago, next_token
 from tests.support.sessions import Session, fetch
@@ -241,7 +241,7 @@ def test_the_times_of_a_lease_do_not_depend_on_use_tz(exchange: Exchange, settin
     [lease] = exchange(wish=ClaimRequest(1, pairs=[Source("default", 0)])).leases
     if exchange.function is one_statement.exchange:
         assert lease.run_at == at
-    claiming = ClaimPlan(QueueFilter(), 1.0)
+    claiming = ClaimPlan(QueueSelection(), 1.0)
     claiming.told("default", 0)
     wish = claiming.wish(1, 0, {})
     assert wish is not None

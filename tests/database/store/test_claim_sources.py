@@ -13,7 +13,7 @@ from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged, Source,
 from django_reliable_jobs.store.queues_with_work import Look, discover, look
 from django_reliable_jobs.worker.leases import claim_plan as where
 from django_reliable_jobs.worker.leases.claim_plan import PLACES, ClaimPlan
-from django_reliable_jobs.worker.options import QueueFilter
+from django_reliable_jobs.worker.options import QueueSelection
 from tests.database.conftest import Exchange
 from tests.support.factories import JobFactory, QueueStateFactory, ago
 from tests.support.sessions import Session
@@ -56,7 +56,7 @@ def test_a_source_that_is_held_by_others_is_left_for_a_moment(monkeypatch: pytes
     monkeypatch.setattr(where, "MOMENT", 3600.0)
     JobFactory.create_batch(200, priority=9)
     JobFactory.create_batch(12, priority=0)
-    claiming = looked(ClaimPlan(QueueFilter(), 5.0))
+    claiming = looked(ClaimPlan(QueueSelection(), 5.0))
     with Session() as somebody:
         somebody.begin()
         somebody.sql("SELECT 1 FROM django_reliable_jobs_job WHERE priority = 9 FOR UPDATE")
@@ -127,7 +127,7 @@ def test_of_many_queues_a_claim_asks_in_a_few_by_turns() -> None:
     for queue in queues:
         JobFactory.create_batch(4, queue=queue)
     urgent = JobFactory(queue="q149", priority=7)
-    claiming = looked(ClaimPlan(QueueFilter(), 5.0))
+    claiming = looked(ClaimPlan(QueueSelection(), 5.0))
     assert len(claiming.sinces) == 151
     served: list[str] = []
     wish, got = claim(claiming, 8)
@@ -148,7 +148,7 @@ def test_of_many_queues_a_claim_asks_in_a_few_by_turns() -> None:
 
 
 def many(count: int = 100) -> ClaimPlan:
-    made = ClaimPlan(QueueFilter(), 5.0)
+    made = ClaimPlan(QueueSelection(), 5.0)
     at = ago(100)
     made.looked(Look([looking.Work(f"q{number}", 0, -1.0, at) for number in range(count)]), 0.001)
     return made

@@ -25,7 +25,7 @@ from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.backoff import Backoff
 from django_reliable_jobs.values.states import UNFINISHED
 from django_reliable_jobs.worker.leases.claim_plan import ClaimPlan
-from django_reliable_jobs.worker.options import QueueFilter
+from django_reliable_jobs.worker.options import QueueSelection
 from tests.support.factories import lease_of
 from tests.support.sessions import fetch
 
@@ -160,7 +160,7 @@ def test_a_claim_does_not_walk_what_was_just_claimed(
 ) -> None:
     """D13: a bulk enqueue of one time, and an open snapshot (here this test's transaction) that keeps dead entries."""
     monkeypatch.setattr("django_reliable_jobs.worker.leases.claim_plan.SMALL", READY)
-    claiming = ClaimPlan(QueueFilter(), 1.0)
+    claiming = ClaimPlan(QueueSelection(), 1.0)
     claiming.told("default", 0)
     walked = []
     for free in (8, READY - 100, 8):

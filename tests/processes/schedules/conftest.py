@@ -3,6 +3,7 @@ from tests.support.schedules.fixtures import (
     clock,
     fast_clock,
     fleet,
+    monotonic,
     sessions,
 )
 
@@ -11,5 +12,6 @@ __all__ = [
     "clock",
     "fast_clock",
     "fleet",
+    "monotonic",
     "sessions",
 ]

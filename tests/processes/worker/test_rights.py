@@ -29,7 +29,7 @@ from tests.support.look import all_done, fresh, marked, sql
 from tests.support.probes import jobs as probes
 from tests.support.probes.models import Mark
 
-GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "least-rights.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "least-rights.md"
 PROBLEM = "Rights are missing in the database: "
 
 

@@ -69,7 +69,7 @@ def stopping(session: Session, place: str) -> Iterator[Callable[[], None]]:
     load, thread = statements.load, session.do(threading.get_ident)
 
     def stopped(asked: str) -> str:
-        return text if asked == "schedule_fire" and threading.get_ident() == thread else load(asked)
+        return text if asked == "schedules/fire" and threading.get_ident() == thread else load(asked)
 
     with Session() as keeper:
         keeper.sql(f"SELECT pg_advisory_lock({PAUSE})")
