@@ -15,6 +15,7 @@ from tests.chaos.arena import Arena
 from tests.chaos.fleet import Pod
 from tests.chaos.nemesis import fault
 from tests.chaos.proxy import Proxy
+from tests.chaos.timeline import ORPHANS
 
 #: PostgreSQL is one for all: two faults that stop it take turns.
 server = threading.Lock()
@@ -47,7 +48,7 @@ def kill_pod(arena: Arena, dice: random.Random) -> None:
 def kill_supervisor(arena: Arena, dice: random.Random) -> None:
     """SIGKILL to a supervisor; its worker is alone and has to stop in order."""
     if pod := pick_pod(arena, dice):
-        with arena.timeline.incident("SIGKILL to a supervisor", str(pod), pod.processes()):
+        with arena.timeline.incident(ORPHANS, str(pod), pod.processes()):
             arena.fleet.kill(pod.pid)
 
 

@@ -188,6 +188,11 @@ def stale_outcomes_are_refused_and_counted(story: Story) -> Found:
         if not lost or not ends or story.refusals[key]:
             continue
         lived_until = min(deaths.get(story.evidence.workers.get(worker, 0), math.inf) for worker in lost)
+        # One whose supervisor was killed stops, and does not wait for a database that is away just then.
+        orphaned = story.evidence.timeline.orphaned
+        lived_until = min(
+            lived_until, *(orphaned.get(story.evidence.workers.get(worker, 0), math.inf) for worker in lost)
+        )
         if lived_until - ends[0]["mono"] > OFFERED_WITHIN + 2 * story.evidence.lease:
             yield f"the lease of token {key.token} was lost, and nobody refused its outcome", [key.job], []
     for pid, counted in story.evidence.counted.items():

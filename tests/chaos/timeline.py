@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 EVERYBODY = "everybody"
+#: What a fault is called that kills a supervisor and leaves its workers.
+ORPHANS = "SIGKILL to a supervisor"
 
 
 @dataclass
@@ -51,6 +53,12 @@ class Timeline:
     def died(self, pid: int, when: float) -> None:
         with self._lock:
             self.deaths.setdefault(pid, when)
+
+    @property
+    def orphaned(self) -> dict[int, float]:
+        """pid -> when its supervisor was killed."""
+        killed = [one for one in self.incidents if one.what == ORPHANS and one.hit is not None]
+        return {pid: one.begin for one in killed for pid in one.hit or ()}
 
     def describe(self) -> str:
         """One line an incident, in seconds since the run began."""

@@ -124,7 +124,7 @@ def explained(monkeypatch: pytest.MonkeyPatch) -> dict[str, Seen]:
             transaction.set_rollback(True)
         return real(alias, name, params)
 
-    for module in ("exchange", "discover"):
+    for module in ("exchange", "queues_with_work"):
         monkeypatch.setattr(f"django_reliable_jobs.store.{module}.run_positional", explaining)
     for module in ("exchange", "heartbeat", "reap", "prune", "insert", "key_holders"):
         monkeypatch.setattr(f"django_reliable_jobs.store.{module}.run", explaining)
@@ -148,13 +148,13 @@ def test_a_claim_reads_what_it_takes(explained: dict[str, Seen]) -> None:
 def test_an_idle_workers_claim_reads_what_it_takes(explained: dict[str, Seen]) -> None:
     got = exchange("default", uuid4(), 30, [], ClaimRequest(8, pairs=[Source("default", 0)], light=True))
     assert len(got.leases) == 8
-    seen = explained["claim"]
+    seen = explained["claim_light"]
     assert seen.scans == {"reliable_jobs_claim", "django_reliable_jobs_job_pkey"}
     assert seen.most_rows <= 8
     assert seen.pages < 400
 
 
-@pytest.mark.parametrize(("settles", "statement"), [(True, "exchange"), (False, "claim")])
+@pytest.mark.parametrize(("settles", "statement"), [(True, "exchange"), (False, "claim_light")])
 def test_a_claim_does_not_walk_what_was_just_claimed(
     explained: dict[str, Seen], settles: bool, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,8 +199,8 @@ def test_a_heartbeat_reads_what_it_extends(explained: dict[str, Seen]) -> None:
 
 def test_standings_are_read_by_id(explained: dict[str, Seen]) -> None:
     reread("default", [lease_of(job).key for job in running(8)])
-    assert explained["standing"].scans <= {"django_reliable_jobs_job_pkey", "reliable_jobs_attempt_unique"}
-    assert explained["standing"].pages < 100
+    assert explained["reread"].scans <= {"django_reliable_jobs_job_pkey", "reliable_jobs_attempt_unique"}
+    assert explained["reread"].pages < 100
 
 
 def test_reaping_looks_at_running_rows_only(explained: dict[str, Seen]) -> None:
