@@ -53,6 +53,7 @@ class Command(BaseCommand):
         _refuse_open_transactions()
         if options["reload"]:
             reload.main()
+        reload.end_with_the_watcher()
         code = supervisor.run(
             WorkerOptions(
                 queues=queues,

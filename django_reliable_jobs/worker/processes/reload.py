@@ -27,6 +27,10 @@ logger = logging.getLogger("django_reliable_jobs.reload")
 
 #: Seconds between two looks at the files.
 LOOK_EVERY = 1.0
+#: Seconds between two log lines about a worker that takes its time to end.
+SAY_EVERY = 60.0
+#: Tells a worker the process that watches for changes, with which it ends.
+WATCHER = "DJANGO_RELIABLE_JOBS_RELOAD_WATCHER"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -42,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
     while True:
         files = _snapshot()
         # A group of its own: Ctrl-C in the terminal reaches the worker once, through us.
-        worker = subprocess.Popen(arguments, start_new_session=True, preexec_fn=_end_with_the_parent)
+        worker = subprocess.Popen(arguments, start_new_session=True, env=os.environ | {WATCHER: str(os.getpid())})
         changed = _watch(worker, files, signals)
         if worker.poll() is None:
             if changed:
@@ -61,10 +65,19 @@ def command() -> list[str]:
     return [argument for argument in autoreload.get_child_arguments() if argument != "--reload"]
 
 
-def _end_with_the_parent() -> None:
-    """In the child, before it becomes the worker; this process has no other threads that could be in the way."""
+def end_with_the_watcher() -> None:
+    """In a worker, as it starts: it does not outlive the process that watches for changes, if it has one (Linux).
+
+    Not between fork and exec of that process (`preexec_fn`): code that runs there can wait for ever for a lock that the fork
+    has copied as taken.
+    """
+    watcher = os.environ.pop(WATCHER, "")
+    if not watcher:
+        return
     with suppress(AttributeError, OSError):  # not on Linux
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if str(os.getppid()) != watcher:
+        raise SystemExit(128 + signal.SIGTERM)  # it has ended meanwhile
 
 
 def _watch(worker: subprocess.Popen[bytes], files: dict[Path, float], signals: list[int]) -> Path | None:
@@ -81,10 +94,14 @@ def _stop(worker: subprocess.Popen[bytes], signals: list[int]) -> None:
     """The first signal asks for an orderly stop, as a changed file does; a second one is passed on, however soon it comes."""
     worker.send_signal(signal.SIGTERM)
     told_twice = False
+    say_at = time.monotonic() + SAY_EVERY
     while True:
         with suppress(subprocess.TimeoutExpired):
             worker.wait(0.1)
             return
+        if time.monotonic() >= say_at:
+            logger.warning("process %d has not ended yet, it is waited for; Ctrl-C twice stops it at once", worker.pid)
+            say_at += SAY_EVERY
         if len(signals) > 1 and not told_twice:
             worker.send_signal(signal.SIGTERM)
             told_twice = True

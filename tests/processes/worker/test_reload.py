@@ -81,7 +81,7 @@ def start(fleet: Fleet, shelf: Shelf) -> Iterator[Callable[..., JobWorker]]:
         everybody |= set(worker.processes())
     for process in psutil.process_iter():
         try:
-            if process.environ().get("DJANGO_SETTINGS_MODULE") == "shelf_settings":
+            if process.environ().get("PYTHONPATH", "").startswith(f"{shelf.folder}{os.pathsep}"):
                 everybody.add(process)
         except (psutil.Error, OSError):
             pass
