@@ -21,7 +21,7 @@ from django_reliable_jobs import control
 from django_reliable_jobs.admin.base import OperationsAdmin
 from django_reliable_jobs.control import Report
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.store import control as operator
+from django_reliable_jobs.store import control as control_store
 from django_reliable_jobs.values.states import CLAIMABLE, FINISHED, RETRYABLE, UNFINISHED
 
 #: Seconds that a batch waits for a row which another transaction has locked, and then each of its rows alone.
@@ -124,7 +124,7 @@ def perform(
     report = Report()
     try:
         return _together(admin, request, verb, alias, names, value, PATIENCE)
-    except operator.RowLocked:
+    except control_store.RowLocked:
         pass
     except OperationalError as error:
         # The server has given the statement up, or chosen it to end a deadlock: at this size it might do so for ever.
@@ -142,7 +142,7 @@ def perform(
     for job_id, name in names.items():
         try:
             one = _together(admin, request, verb, alias, {job_id: name}, value, SHORT_PATIENCE)
-        except operator.RowLocked:
+        except control_store.RowLocked:
             report.skipped[job_id] = gettext("another transaction has it locked")
         else:
             report.changed += one.changed
@@ -154,7 +154,7 @@ def _together(
     admin: OperationsAdmin, request: HttpRequest, verb: Verb, alias: str, names: Mapping[int, str], value: int | None,
     patience: float,
 ) -> Report:  # fmt: skip
-    with operator.patience(alias, patience):
+    with control_store.patience(alias, patience):
         report = verb.run(list(names), alias, value)
         message = f"{verb.logged} ({value})" if verb.asks_priority else str(verb.logged)
         admin.log(request, [Job(id=job_id, name=names[job_id]) for job_id in report.changed], message, verb.flag)

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django_reliable_jobs import conf
 from django_reliable_jobs.definitions.validate import check_priority, check_queue
 from django_reliable_jobs.models import Job, JobStatus
-from django_reliable_jobs.store import control as operator
+from django_reliable_jobs.store import control as control_store
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.values.states import CLAIMABLE, FINISHED, RETRYABLE, UNFINISHED
 
@@ -46,7 +46,7 @@ def cancel(jobs: Jobs, *, using: str | None = None) -> Report:
     """
     report = Report()
     for alias, ids in _batches(jobs, using, UNFINISHED):
-        done = operator.cancel(alias, ids)
+        done = control_store.cancel(alias, ids)
         workers = {one.worker for one in done if one.status == JobStatus.RUNNING}
         notify.wake(alias, [notify.cancel_payload(worker) for worker in workers])
         _account(report, alias, ids, [one.id for one in done], _("it has finished"))
@@ -60,13 +60,13 @@ def retry(jobs: Jobs, *, using: str | None = None) -> Report:
     """
     report = Report()
     for alias, ids in _batches(jobs, using, RETRYABLE):
-        woken = operator.retry_many(alias, ids)
+        woken = control_store.retry_many(alias, ids)
         _account(report, alias, ids, [one.id for one in woken], _("it is not DEAD, FAILED or CANCELLED"))
         if len(woken) < len(ids):
-            for job_id, holder in operator.retry_refused(alias, list(report.skipped.keys() & set(ids))).items():
+            for job_id, holder in control_store.retry_refused(alias, list(report.skipped.keys() & set(ids))).items():
                 # Nobody holds its key: somebody did at that moment, or has changed the job since.
-                result = operator.retry(alias, job_id) if holder is None else operator.Clash(job_id, holder)
-                if isinstance(result, operator.Woken):
+                result = control_store.retry(alias, job_id) if holder is None else control_store.Clash(job_id, holder)
+                if isinstance(result, control_store.Woken):
                     woken.append(result)
                     report.changed.append(job_id)
                     del report.skipped[job_id]
@@ -80,7 +80,7 @@ def run_now(jobs: Jobs, *, using: str | None = None) -> Report:
     """Make waiting jobs due; status and attempts stay as they are."""
     report = Report()
     for alias, ids in _batches(jobs, using, CLAIMABLE):
-        woken = operator.run_now(alias, ids)
+        woken = control_store.run_now(alias, ids)
         _account(report, alias, ids, [one.id for one in woken], _("it is not QUEUED or FAILED"))
         _wake(alias, woken)
     return report
@@ -91,7 +91,7 @@ def set_priority(jobs: Jobs, priority: int, *, using: str | None = None) -> Repo
     check_priority(priority)
     report = Report()
     for alias, ids in _batches(jobs, using, CLAIMABLE):
-        changed = operator.set_priority(alias, ids, priority)
+        changed = control_store.set_priority(alias, ids, priority)
         _account(report, alias, ids, [one.id for one in changed], _("it is not QUEUED or FAILED"))
         _wake(alias, changed)
     return report
@@ -104,19 +104,19 @@ def delete(jobs: Jobs, *, using: str | None = None) -> Report:
     """
     report = Report()
     for alias, ids in _batches(jobs, using, (*CLAIMABLE, *FINISHED)):
-        _account(report, alias, ids, operator.delete(alias, ids), _("it is running, or kept by a foreign key"))
+        _account(report, alias, ids, control_store.delete(alias, ids), _("it is running, or kept by a foreign key"))
     return report
 
 
 def pause_queue(queue: str, *, using: str | None = None) -> bool:
     """No worker claims from the queue any more, fleet-wide and over restarts; running jobs go on. False: it was so."""
-    return operator.pause(using or conf.current().database, check_queue(queue), True)
+    return control_store.pause(using or conf.current().database, check_queue(queue), True)
 
 
 def resume_queue(queue: str, *, using: str | None = None) -> bool:
     """Claims go on. False: it was not paused."""
     alias = using or conf.current().database
-    changed = operator.pause(alias, check_queue(queue), False)
+    changed = control_store.pause(alias, check_queue(queue), False)
     notify.wake(alias, [notify.WORK_ANYWHERE])
     return changed
 
@@ -186,5 +186,5 @@ def _account(report: Report, alias: str, ids: list[int], changed: list[int], why
         report.skipped |= {job_id: why_not if job_id in there else gone for job_id in ids if job_id in skipped}
 
 
-def _wake(alias: str, woken: list[operator.Woken]) -> None:
+def _wake(alias: str, woken: list[control_store.Woken]) -> None:
     notify.wake(alias, {notify.work_payload(one.queue, one.priority) for one in woken})

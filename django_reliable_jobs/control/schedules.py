@@ -16,7 +16,7 @@ from django.utils import timezone as django_timezone
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.definitions import registry
-from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions import schedule as schedule_definitions
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.firing.by_hand import UnknownSchedule, backfill, check_name, patiently, run_schedule
 from django_reliable_jobs.models import CronSchedule
@@ -62,12 +62,12 @@ def save_schedule(
     """
     alias, current = using or conf.current().database, conf.current()
     job = registry.find(job_name)
-    texts = scheduling.encode_call(job, tuple(args), dict(kwargs or {}), current.max_payload_bytes)
+    texts = schedule_definitions.encode_call(job, tuple(args), dict(kwargs or {}), current.max_payload_bytes)
     for moment in ("starts_at", "ends_at"):
         if not settings.USE_TZ and (value := rules.get(moment)) and django_timezone.is_naive(value):
             rules[moment] = django_timezone.make_aware(value, django_timezone.get_default_timezone())
     timetable, firing_rules = as_timetable(expression, timezone), FiringRules(**rules)
-    definition = scheduling.ScheduleDefinition(
+    definition = schedule_definitions.ScheduleDefinition(
         name, job, timetable, timezone, *texts, firing_rules, pause_after_failures
     )
     with transaction.atomic(using=alias):
@@ -94,7 +94,7 @@ def delete_schedule(name: str, *, using: str | None = None) -> bool:
         there = schedule_rows.locked(alias, name)
         if there is None:
             return False
-        if scheduling.app_of(there.source) in {config.label for config in apps.get_app_configs()}:
+        if schedule_definitions.app_of(there.source) in {config.label for config in apps.get_app_configs()}:
             _refuse_code_owned(there)
         schedule_rows.delete(alias, name)
         return True

@@ -18,7 +18,7 @@ from django_reliable_jobs.firing.runs import MOST_RUNS, fire_alone, runs_with_jo
 from django_reliable_jobs.schedules import FiringRules, as_timetable, fires
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.schedules import due as schedule_due
-from django_reliable_jobs.store.schedules import skipped as skips
+from django_reliable_jobs.store.schedules import skipped as skipped_runs
 from django_reliable_jobs.store.schedules.due import Due
 from django_reliable_jobs.store.schedules.fire import Fired, Firing, Run
 from django_reliable_jobs.values.moments import in_calendar
@@ -80,10 +80,10 @@ def backfill(name: str, start: datetime, end: datetime, *, using: str | None = N
         first, last = rules.interval(start, end)
         if first < last and timetable.count(first, last) > MAX_BACKFILL:
             raise ValueError(f"there are more than {MAX_BACKFILL} fire times from {start} to {end}; take less of them.")
-        taken = skips.with_a_job(alias, name, start, end)
+        taken = skipped_runs.with_a_job(alias, name, start, end)
         times = [moment for moment in fires(timetable, rules, start, end) if moment not in taken]
         runs = runs_with_jobs(due, registry.find(due.job_name), times)
-        skips.forget(alias, name, timetable, start, end)
+        skipped_runs.forget(alias, name, timetable, start, end)
         made = _fire_all(alias, due, runs)
         return None if made is None else sorted(job_id for fired in made for job_id, _, _ in fired.jobs)
 

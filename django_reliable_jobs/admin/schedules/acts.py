@@ -20,7 +20,7 @@ from django_reliable_jobs.admin.schedules.backfill import backfill_page
 from django_reliable_jobs.admin.schedules.form import PREVIEW
 from django_reliable_jobs.admin.schedules.preview import Preview, preview
 from django_reliable_jobs.admin.schedules.widgets import MomentField, aware
-from django_reliable_jobs.control import schedules as schedule_control
+from django_reliable_jobs.control import schedules as control_schedules
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import CronSchedule
 from django_reliable_jobs.store.schedules import due as schedule_due
@@ -37,19 +37,19 @@ class ScheduleVerb(NamedTuple):
 
 VERBS = {
     "pause": ScheduleVerb(
-        schedule_control.pause_schedule,
+        control_schedules.pause_schedule,
         _("Paused."),
         _("The schedule %(name)s is paused."),
         _("The schedule %(name)s was paused already."),
     ),
     "resume": ScheduleVerb(
-        schedule_control.resume_schedule,
+        control_schedules.resume_schedule,
         _("Resumed."),
         _("The schedule %(name)s fires again, from its next time on."),
         _("The schedule %(name)s was not paused."),
     ),
     "run": ScheduleVerb(
-        schedule_control.run_schedule,
+        control_schedules.run_schedule,
         _("Run now: job %(job)s."),
         _("The schedule %(name)s has enqueued job %(job)s."),
     ),

@@ -13,13 +13,13 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.admin.schedules.widgets import MomentField, aware, shown
-from django_reliable_jobs.control import schedules as schedule_control
+from django_reliable_jobs.control import schedules as control_schedules
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.firing.by_hand import MAX_BACKFILL
 from django_reliable_jobs.models import CronSchedule
 from django_reliable_jobs.schedules import FiringRules, as_timetable, fires
 from django_reliable_jobs.store.schedules import due as schedule_due
-from django_reliable_jobs.store.schedules import skipped as skips
+from django_reliable_jobs.store.schedules import skipped as skipped_runs
 
 if TYPE_CHECKING:
     from django_reliable_jobs.admin.schedules.acts import ScheduleActs
@@ -67,7 +67,7 @@ class BackfillForm(forms.Form):
             text = _("These are %(count)s fire times; one backfill takes at most %(most)s. Choose a shorter range.")
             self.add_error("end", text % {"count": f"{self.times:,}", "most": f"{MAX_BACKFILL:,}"})
             return
-        made = skips.with_a_job(conf.current().database, schedule.name, start, end)
+        made = skipped_runs.with_a_job(conf.current().database, schedule.name, start, end)
         self.missing = sum(moment not in made for moment in fires(timetable, rules, start, end))
 
 
@@ -82,7 +82,7 @@ def backfill_page(admin: ScheduleActs, request: HttpRequest, schedule: CronSched
     elif asked and confirmed is not None:
         start, end = form.cleaned_data["start"], form.cleaned_data["end"]
         try:
-            made = schedule_control.backfill(schedule.name, start, end, using=conf.current().database)
+            made = control_schedules.backfill(schedule.name, start, end, using=conf.current().database)
         except (ReliableJobsError, ValueError, OverflowError) as error:
             form.add_error(None, str(error))
             asked = False

@@ -24,9 +24,9 @@ from django_reliable_jobs.admin.overview.words import moment, short_moment
 from django_reliable_jobs.admin.paging import Path
 from django_reliable_jobs.admin.schedules.acts import ScheduleActs
 from django_reliable_jobs.admin.schedules.form import RULES, ScheduleForm
-from django_reliable_jobs.control import schedules as schedule_control
+from django_reliable_jobs.control import schedules as control_schedules
 from django_reliable_jobs.definitions import redaction, registry
-from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions import schedule as schedule_definitions
 from django_reliable_jobs.errors import ReliableJobsError, UnknownJob
 from django_reliable_jobs.models import CronRun, CronSchedule
 
@@ -107,7 +107,9 @@ class CronScheduleAdmin(ScheduleActs):
         return self.allows(request, "change_cronschedule") and (obj is None or not obj.source)
 
     def has_delete_permission(self, request: HttpRequest, obj: CronSchedule | None = None) -> bool:
-        if obj is not None and scheduling.app_of(obj.source) in {config.label for config in apps.get_app_configs()}:
+        if obj is not None and schedule_definitions.app_of(obj.source) in {
+            config.label for config in apps.get_app_configs()
+        }:
             return False
         return self.allows(request, "delete_cronschedule")
 
@@ -136,7 +138,7 @@ class CronScheduleAdmin(ScheduleActs):
     def save_model(self, request: HttpRequest, obj: CronSchedule, form: Any, change: bool) -> None:
         data = form.cleaned_data
         args, kwargs = form.arguments()
-        saved = schedule_control.save_schedule(
+        saved = control_schedules.save_schedule(
             obj.name,
             data["job_name"],
             data["expression"],
@@ -150,11 +152,11 @@ class CronScheduleAdmin(ScheduleActs):
         obj.__dict__.update(saved.__dict__)
 
     def delete_model(self, request: HttpRequest, obj: CronSchedule) -> None:
-        schedule_control.delete_schedule(obj.name, using=conf.current().database)
+        control_schedules.delete_schedule(obj.name, using=conf.current().database)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[CronSchedule]) -> None:
         for name in queryset.values_list("name", flat=True):
-            schedule_control.delete_schedule(name, using=conf.current().database)
+            control_schedules.delete_schedule(name, using=conf.current().database)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         return self._or_told(request, super().changeform_view, *args, **kwargs)

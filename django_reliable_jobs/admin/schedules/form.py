@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from django_reliable_jobs import conf, payload
 from django_reliable_jobs.admin.schedules.widgets import MomentField
 from django_reliable_jobs.definitions import redaction, registry
-from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions import schedule as schedule_definitions
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import PayloadError, UnknownJob
 from django_reliable_jobs.models import CronSchedule
@@ -144,7 +144,7 @@ class ScheduleForm(ModelFormBase):
         if texts and timetable and rules:
             name, job, failures = data.get("name"), registry.find(data["job_name"]), data.get("pause_after_failures")
             whole = (name or self.instance.name, job, timetable, data["timezone"], *texts, rules, failures)
-            self._try("overlap", lambda: scheduling.ScheduleDefinition(*whole))
+            self._try("overlap", lambda: schedule_definitions.ScheduleDefinition(*whole))
         return data
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
@@ -154,7 +154,7 @@ class ScheduleForm(ModelFormBase):
     def _encode(self, data: dict[str, Any]) -> tuple[str, str]:
         job = registry.find(data["job_name"])
         args, kwargs = payload.decode(data["args"]), payload.decode(data["kwargs"])
-        return scheduling.encode_call(job, tuple(args), kwargs, conf.current().max_payload_bytes)
+        return schedule_definitions.encode_call(job, tuple(args), kwargs, conf.current().max_payload_bytes)
 
     def _json(self, field: str, kind: type, problem: str) -> Any:
         text = self.cleaned_data[field].strip()

@@ -11,7 +11,7 @@ from django.db import Error as DatabaseTrouble
 from django.utils import timezone
 
 from django_reliable_jobs import conf
-from django_reliable_jobs.control import schedules as schedule_control
+from django_reliable_jobs.control import schedules as control_schedules
 from django_reliable_jobs.errors import ReliableJobsError
 from django_reliable_jobs.models import CronSchedule
 
@@ -59,18 +59,18 @@ class Command(BaseCommand):
             )
 
     def _run(self, options: dict[str, Any]) -> None:
-        self.stdout.write(f"job {schedule_control.run_schedule(options['name'])} is enqueued")
+        self.stdout.write(f"job {control_schedules.run_schedule(options['name'])} is enqueued")
 
     def _pause(self, options: dict[str, Any]) -> None:
-        changed = schedule_control.pause_schedule(options["name"])
+        changed = control_schedules.pause_schedule(options["name"])
         self.stdout.write(f"{options['name']} is paused" if changed else f"{options['name']} was paused before")
 
     def _resume(self, options: dict[str, Any]) -> None:
-        changed = schedule_control.resume_schedule(options["name"])
+        changed = control_schedules.resume_schedule(options["name"])
         self.stdout.write(f"{options['name']} fires again" if changed else f"{options['name']} was not paused")
 
     def _backfill(self, options: dict[str, Any]) -> None:
-        made = schedule_control.backfill(options["name"], _moment(options["start"]), _moment(options["end"]))
+        made = control_schedules.backfill(options["name"], _moment(options["start"]), _moment(options["end"]))
         self.stdout.write(f"{len(made)} jobs are enqueued")
 
 

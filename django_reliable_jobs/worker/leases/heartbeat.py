@@ -26,7 +26,7 @@ from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.connections.statement_deadline import StatementDeadline
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.errors import JobCancelled, LeaseLost
-from django_reliable_jobs.store import worker_row as presence
+from django_reliable_jobs.store import worker_row
 from django_reliable_jobs.store.exchange import RowState, reread
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.values.elapsed import elapsed
@@ -50,7 +50,7 @@ class Heartbeat(threading.Thread):
 
     def __init__(
         self, held_leases: HeldLeases, contact: DatabaseContact, statement_deadline: StatementDeadline, prefetch: Prefetch,
-        me: presence.WorkerState, busy: Callable[[], int], shared: SharedState,
+        me: worker_row.WorkerState, busy: Callable[[], int], shared: SharedState,
     ) -> None:  # fmt: skip
         super().__init__(name="heart", daemon=True)
         self.held_leases = held_leases
@@ -164,7 +164,7 @@ class Heartbeat(threading.Thread):
         self.me.names_digest = registry.known().digest
         with self.statement_deadline.wait_for(connection):
             asked_at = elapsed()
-            answer = presence.seen(self.held_leases.alias, self.me, 3 * conf.current().heartbeat)
+            answer = worker_row.seen(self.held_leases.alias, self.me, 3 * conf.current().heartbeat)
         self.prefetch.free_elsewhere = answer.free_elsewhere
         if step := self.contact.read_clock(answer.clock, asked_at):
             text = "the database's clock has gone %.0f s forward: nothing is reaped until all workers have had a lease's time"

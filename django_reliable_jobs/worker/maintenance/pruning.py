@@ -12,8 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.connections.statement_deadline import StatementDeadline
-from django_reliable_jobs.store import guards, names
-from django_reliable_jobs.store import worker_row as presence
+from django_reliable_jobs.store import guards, names, worker_row
 from django_reliable_jobs.store.prune import prune, prune_attempts, prune_runs
 from django_reliable_jobs.values.batch_size import BatchSize
 from django_reliable_jobs.values.states import JobStatus
@@ -71,6 +70,6 @@ class Pruning:
         yield "workers", self._prune_workers
 
     def _prune_workers(self, most: int) -> int:
-        presence.gone(self.alias)
+        worker_row.gone(self.alias)
         names.prune(self.alias)
         return 0

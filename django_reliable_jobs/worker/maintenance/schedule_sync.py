@@ -20,7 +20,7 @@ from django.apps import apps
 from django.db import OperationalError, transaction
 
 from django_reliable_jobs.definitions import registry
-from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions import schedule as schedule_definitions
 from django_reliable_jobs.definitions.schedule import ScheduleDefinition
 from django_reliable_jobs.schedules import next_fire
 from django_reliable_jobs.store.schedules import due as schedule_due
@@ -92,11 +92,11 @@ class ScheduleSync:
         middle would leave to others to wait for, a migration among them. What it saw decides only whether there is to be a
         transaction, which looks again under its lock.
         """
-        definitions = scheduling.all_schedules()
+        definitions = schedule_definitions.all_schedules()
         defined = {each.source for each in definitions}
-        installed = {scheduling.scoped(config.label) for config in apps.get_app_configs()}
+        installed = {schedule_definitions.scoped(config.label) for config in apps.get_app_configs()}
         fingerprints = {
-            source: scheduling.fingerprint(each for each in definitions if each.source == source)
+            source: schedule_definitions.fingerprint(each for each in definitions if each.source == source)
             for source in sorted(installed | defined)
         }
         rows.seen(self.alias, fingerprints, BREAK)
@@ -132,7 +132,7 @@ class ScheduleSync:
         if not any(each.in_touch >= ALIVE for each in reread):
             return []
         sources = [each.source for each in reread]
-        return rows.abandoned(self.alias, sorted(map(scheduling.app_of, sources)), sources, ABANDONED)
+        return rows.abandoned(self.alias, sorted(map(schedule_definitions.app_of, sources)), sources, ABANDONED)
 
     def _tell(
         self, reread: list[ReleaseStanding], activated: set[str], defined: set[str], gone: list[tuple[str, bool]]
@@ -197,7 +197,7 @@ def _takes_over(standing: ReleaseStanding) -> bool:
 
 
 def _same_app(owner: str | None, source: str) -> bool:
-    return owner is not None and scheduling.app_of(owner) == scheduling.app_of(source)
+    return owner is not None and schedule_definitions.app_of(owner) == schedule_definitions.app_of(source)
 
 
 def _is_anothers(drift: Drift, mine: set[str]) -> bool:

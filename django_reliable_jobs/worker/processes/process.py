@@ -34,7 +34,7 @@ from django_reliable_jobs.connections.statement_deadline import StatementDeadlin
 from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.errors import LeaseLost
 from django_reliable_jobs.running.attempt import Attempt
-from django_reliable_jobs.store import worker_row as presence
+from django_reliable_jobs.store import worker_row
 from django_reliable_jobs.store.queues_with_work import discover, without_a_trace
 from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.outcome import Outcome
@@ -112,7 +112,7 @@ class WorkerProcess:
         prefetch = Prefetch(settings.prefetch, options.slots)
         self.held_leases = HeldLeases(options.alias, shared, worker)
         self.pool = SlotPool(options.slots, options.alias, worker, inbox.put, supervisor, shared)
-        me = presence.WorkerState(
+        me = worker_row.WorkerState(
             worker,
             socket.gethostname()[:255],
             os.getpid(),
@@ -379,7 +379,7 @@ class WorkerProcess:
                 own_connection(self.options.alias, "worker row") as connection,
                 self.statement_deadline.wait_for(connection),
             ):
-                presence.gone(self.options.alias, [self.worker])
+                worker_row.gone(self.options.alias, [self.worker])
         except DatabaseTrouble as error:
             logger.debug("the worker's row stays until it is pruned: %s", error)
 

@@ -16,7 +16,7 @@ from django_reliable_jobs.admin import actions
 from django_reliable_jobs.admin.jobs import act as jobs_act
 from django_reliable_jobs.admin.jobs import all_matching as jobs_walk
 from django_reliable_jobs.models import CronRun, Job, JobAttempt
-from django_reliable_jobs.store import control as operator
+from django_reliable_jobs.store import control as control_store
 from testproject.postgres import url_of
 from tests.support.admin.fixtures import url
 from tests.support.factories import JobAttemptFactory, JobCheckpointFactory, JobFactory, ago
@@ -124,7 +124,7 @@ def test_of_two_dead_jobs_with_one_key_one_is_retried(root: Client) -> None:
 def test_a_key_that_is_taken_at_that_moment(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one statement fails as a whole; the jobs are retried one by one."""
     jobs = [make("dead", unique_key="k"), make("dead")]
-    monkeypatch.setattr(operator, "retry_many", lambda alias, ids: [])
+    monkeypatch.setattr(control_store, "retry_many", lambda alias, ids: [])
     holder = make(unique_key="k")
     assert do(root, "retry", *jobs) == (
         f"1 job is queued again. 1 is left as it is: job {holder.pk} holds its unique key."
@@ -297,13 +297,13 @@ def test_each_batch_commits_by_itself_under_atomic_requests(
 ) -> None:
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
     seen: list[bool] = []
-    retry = operator.retry_many
+    retry = control_store.retry_many
 
     def watched(alias: str, ids: Any) -> Any:
         seen.append(len(connections[alias].savepoint_ids) == 1)
         return retry(alias, ids)
 
-    monkeypatch.setattr(operator, "retry_many", watched)
+    monkeypatch.setattr(control_store, "retry_many", watched)
     make("dead")
     do_all(root, "retry", "status=DEAD")
     assert seen == [False], "one transaction of its own, no savepoint in the request's"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from django_reliable_jobs import control
 from django_reliable_jobs.control import Report
-from django_reliable_jobs.control import schedules as schedule_control
+from django_reliable_jobs.control import schedules as control_schedules
 from django_reliable_jobs.models import CronSchedule, Job, JobAttempt, QueueState
 from tests.support.factories import JobAttemptFactory, JobFactory, QueueStateFactory
 from tests.support.schedules.tools import schedule
@@ -125,14 +125,14 @@ def test_schedules_are_named_by_their_name(wrong: Any) -> None:
     schedule()
     then = CronSchedule.objects.get().resumed_at
     for verb in (
-        schedule_control.pause_schedule,
-        schedule_control.resume_schedule,
-        schedule_control.run_schedule,
-        schedule_control.delete_schedule,
-        lambda name: schedule_control.backfill(name, then, then),
+        control_schedules.pause_schedule,
+        control_schedules.resume_schedule,
+        control_schedules.run_schedule,
+        control_schedules.delete_schedule,
+        lambda name: control_schedules.backfill(name, then, then),
     ):
         with pytest.raises(TypeError, match="a schedule's name is a string"):
             verb(wrong)
     with pytest.raises(TypeError, match="backfill takes datetimes"):
-        schedule_control.backfill("report", "2026-01-01", "2026-01-02")  # type: ignore[arg-type]
+        control_schedules.backfill("report", "2026-01-01", "2026-01-02")  # type: ignore[arg-type]
     assert CronSchedule.objects.count() == 1

@@ -11,7 +11,7 @@ from django_reliable_jobs.admin.jobs.paths import exact
 from django_reliable_jobs.decorators import JobHandle
 from django_reliable_jobs.errors import AlreadyEnqueued, ReliableJobsError
 from django_reliable_jobs.models import Job
-from django_reliable_jobs.store import control as operator
+from django_reliable_jobs.store import control as control_store
 from django_reliable_jobs.store import key_holders
 from tests.support.factories import JobFactory, ago
 from tests.support.probes.jobs import echo, noop
@@ -124,7 +124,7 @@ def test_another_jobs_holder_does_not_keep_one_from_being_retried() -> None:
     jobs = [JobFactory(name=echo.name, dead=True, unique_key="k"), JobFactory(dead=True, unique_key="k")]
     renamed = JobFactory(name="a", scope="probes.noop", dead=True, unique_key="k")
     assert control.retry([job.pk for job in [*jobs, renamed]]).changed == [jobs[0].pk]
-    assert operator.retry("default", renamed.pk) == operator.Clash(renamed.pk, holder.pk)
+    assert control_store.retry("default", renamed.pk) == control_store.Clash(renamed.pk, holder.pk)
 
 
 def test_of_two_jobs_that_are_retried_with_one_text_both_are_and_of_one_job_one() -> None:
@@ -149,7 +149,7 @@ def test_a_cancelled_job_is_not_retried_beside_the_one_that_took_its_key() -> No
     old = JobFactory(name=echo.name, running=True, unique_key="k", cancel_requested_at=ago(1))
     new = echo.using(unique_key="k").enqueue("new")
     Job.objects.filter(pk=old.pk).update(status="CANCELLED", locked_until=None)
-    assert operator.retry("default", old.pk) == operator.Clash(old.pk, new.pk)
+    assert control_store.retry("default", old.pk) == control_store.Clash(old.pk, new.pk)
 
 
 def test_the_search_finds_the_jobs_of_a_key_whosever_it_is() -> None:
@@ -185,7 +185,7 @@ def test_before_the_last_migration_a_job_that_is_being_cancelled_is_returned() -
 def test_before_the_last_migration_a_retry_is_refused_by_another_jobs_key() -> None:
     dead, other = JobFactory(name=echo.name, dead=True, unique_key="k"), JobFactory(dead=True)
     holder = JobFactory(unique_key="k")
-    assert operator.retry("default", dead.pk) == operator.Clash(dead.pk, holder.pk)
+    assert control_store.retry("default", dead.pk) == control_store.Clash(dead.pk, holder.pk)
     report = control.retry([dead.pk, other.pk])
     assert report.changed == [other.pk]
     assert str(holder.pk) in report.skipped[dead.pk]

@@ -10,7 +10,7 @@ import pytest
 from django.test import override_settings
 
 from django_reliable_jobs import JobConfigurationError, JobContext, job
-from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions import schedule as schedule_definitions
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.definitions.schedule import cron, every
 from django_reliable_jobs.running.attempt import Attempt
@@ -57,7 +57,7 @@ def test_what_can_never_work_is_refused_within_a_second(options: dict[str, Any],
         cron(**({"expression": "0 * * * *"} | options))(registered)
     assert says in str(refused.value)
     assert time.perf_counter() - began < 1
-    assert not scheduling.all_schedules()
+    assert not schedule_definitions.all_schedules()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_names_are_taken_once() -> None:
     every(minutes=5, name="often")(registered)
     with pytest.raises(JobConfigurationError, match=r"tests\.registered is named 'often' already"):
         every(minutes=5, name="often")(registered_too)
-    assert [each.name for each in scheduling.all_schedules()] == ["often", "tests.registered"]
+    assert [each.name for each in schedule_definitions.all_schedules()] == ["often", "tests.registered"]
 
 
 def test_a_module_that_is_imported_again_defines_its_schedules_again() -> None:
@@ -95,7 +95,7 @@ def test_a_module_that_is_imported_again_defines_its_schedules_again() -> None:
         @job(name="tests.reloaded")
         def reloaded() -> None: ...
 
-    [found] = scheduling.all_schedules()
+    [found] = schedule_definitions.all_schedules()
     assert found.timetable.text == "30 * * * *"
 
 
@@ -103,7 +103,7 @@ def test_a_module_that_is_imported_again_defines_its_schedules_again() -> None:
 def test_the_zone_is_the_projects_unless_it_is_given() -> None:
     cron("0 6 * * *")(registered)
     cron("0 6 * * *", timezone="UTC")(registered_too)
-    assert [each.timezone for each in scheduling.all_schedules()] == ["Asia/Kathmandu", "UTC"]
+    assert [each.timezone for each in schedule_definitions.all_schedules()] == ["Asia/Kathmandu", "UTC"]
 
 
 def test_the_app_of_a_schedule_is_that_of_its_job() -> None:
@@ -111,7 +111,7 @@ def test_the_app_of_a_schedule_is_that_of_its_job() -> None:
 
     every(minutes=5)(noop)
     every(minutes=5)(registered)
-    assert {each.name: each.source for each in scheduling.all_schedules()} == {
+    assert {each.name: each.source for each in schedule_definitions.all_schedules()} == {
         "probes.noop": "probes", "tests.registered": "tests.database.schedules.test_registration",
     }  # fmt: skip
 
@@ -120,7 +120,11 @@ def test_every_takes_all_units() -> None:
     every(timedelta(hours=1), name="a")(registered)
     every(90, name="b")(registered)
     every(days=1, hours=2, minutes=3, seconds=4, name="c")(registered)
-    assert [each.timetable.text for each in scheduling.all_schedules()] == ["@every 3600", "@every 90", "@every 93784"]
+    assert [each.timetable.text for each in schedule_definitions.all_schedules()] == [
+        "@every 3600",
+        "@every 90",
+        "@every 93784",
+    ]
 
 
 # --- how the handler gets its fire time

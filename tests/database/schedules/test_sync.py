@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_reliable_jobs.control.schedules import save_schedule
-from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions import schedule as schedule_definitions
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.definitions.schedule import cron, every
 from django_reliable_jobs.models import CronSchedule, ScheduleRelease
@@ -327,16 +327,16 @@ def test_an_older_worker_does_not_judge_a_newer_row(monkeypatch: pytest.MonkeyPa
 )  # fmt: skip
 def test_any_change_makes_another_fingerprint_and_nothing_else_does(change: dict[str, Any]) -> None:
     def fingerprint(target: JobDefinition = synced, **options: Any) -> str:
-        scheduling._by_name.clear()
+        schedule_definitions._by_name.clear()
         options = {"timezone": "UTC"} | options
         cron("0 6 * * *", name="b", **options)(target)
         every(minutes=5, name="a")(synced_too)
-        return scheduling.fingerprint(scheduling.all_schedules())
+        return schedule_definitions.fingerprint(schedule_definitions.all_schedules())
 
     first = fingerprint()
-    scheduling._by_name.clear()
+    schedule_definitions._by_name.clear()
     every(300, name="a")(synced_too)
     cron("0 6 * * *", name="b", timezone="UTC")(synced)
-    assert scheduling.fingerprint(scheduling.all_schedules()) == first, "the order does not matter"
+    assert schedule_definitions.fingerprint(schedule_definitions.all_schedules()) == first, "the order does not matter"
     assert fingerprint(**change) != first
     assert fingerprint(synced_too) != first

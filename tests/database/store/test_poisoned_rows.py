@@ -13,8 +13,7 @@ from django.test import override_settings
 from django_reliable_jobs import conf
 from django_reliable_jobs.models import CronRun, Job, JobAttempt, JobStatus, Worker
 from django_reliable_jobs.operations.overview.figures import overview
-from django_reliable_jobs.store import reap
-from django_reliable_jobs.store import worker_row as presence
+from django_reliable_jobs.store import reap, worker_row
 from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged, Settlement, Source, exchange, reread
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.prune import prune, prune_runs
@@ -140,10 +139,10 @@ def test_a_worker_row_does_not_keep_others_from_counting_free_slots() -> None:
     eternal = WorkerFactory(slots=5)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE django_reliable_jobs_worker SET last_seen = 'infinity' WHERE id = %s", [eternal.pk])
-    me = presence.WorkerState(uuid4(), "host", 1, "0", "", 8)
-    assert presence.seen("default", me, 60).free_elsewhere >= 6
+    me = worker_row.WorkerState(uuid4(), "host", 1, "0", "", 8)
+    assert worker_row.seen("default", me, 60).free_elsewhere >= 6
     Worker.objects.filter(pk=mad.pk).delete()
-    assert presence.seen("default", me, 60).free_elsewhere == 6, "one that is seen in all eternity is not seen now"
+    assert worker_row.seen("default", me, 60).free_elsewhere == 6, "one that is seen in all eternity is not seen now"
     assert len(overview().workers) == 3
 
 

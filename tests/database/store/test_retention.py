@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from django_reliable_jobs.models import Job, JobAttempt, JobCheckpoint, JobStatus, Worker
-from django_reliable_jobs.store import worker_row as presence
+from django_reliable_jobs.store import worker_row
 from django_reliable_jobs.store.prune import prune
 from tests.support.factories import JobAttemptFactory, JobCheckpointFactory, JobFactory, WorkerFactory, ago
 from tests.support.sessions import Session, impatient
@@ -65,6 +65,6 @@ def test_a_job_that_somebody_holds_is_left_for_later() -> None:
 
 def test_workers_that_said_goodbye_or_were_not_seen_for_long_go() -> None:
     left, vanished, alive = WorkerFactory(), WorkerFactory(last_seen=ago(4000)), WorkerFactory(last_seen=ago(3000))
-    assert presence.gone("default", [left.pk]) == 2
+    assert worker_row.gone("default", [left.pk]) == 2
     assert Worker.objects.get() == alive
     assert vanished != left

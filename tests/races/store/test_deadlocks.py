@@ -15,7 +15,7 @@ from django.db import transaction
 from django_reliable_jobs import StaleToken, control
 from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.store import checkpoint
-from django_reliable_jobs.store import control as operator
+from django_reliable_jobs.store import control as control_store
 from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, Source, exchange
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.key_holders import expire_holders
@@ -78,9 +78,9 @@ def test_no_statement_of_a_worker_waits_for_a_row(sessions: Callable[[], Session
 
 
 OPERATORS_VERBS: dict[str, Callable[[list[int]], Any]] = {
-    "cancel": lambda ids: operator.cancel("default", ids),
-    "run now": lambda ids: operator.run_now("default", ids),
-    "set priority": lambda ids: operator.set_priority("default", ids, 1),
+    "cancel": lambda ids: control_store.cancel("default", ids),
+    "run now": lambda ids: control_store.run_now("default", ids),
+    "set priority": lambda ids: control_store.set_priority("default", ids, 1),
     "expire the holders of keys": lambda ids: expire_holders(
         "default", ["probes.noop"], [f"k{job_id}" for job_id in ids]
     ),

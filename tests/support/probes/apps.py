@@ -2,7 +2,7 @@ import os
 
 from django.apps import AppConfig
 
-from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions import schedule as schedule_definitions
 
 
 class ProbesConfig(AppConfig):
@@ -12,7 +12,7 @@ class ProbesConfig(AppConfig):
 
     def ready(self) -> None:
         """The shop's schedules do not fire in the middle of other tests: those that want schedules make their own."""
-        scheduling._by_name.clear()
+        schedule_definitions._by_name.clear()
         if os.environ.get("PROBES_HOLD_AHEAD"):
             hold_ahead_for_long()
 

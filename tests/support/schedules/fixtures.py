@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from django.db import connection
 
-from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions import schedule as schedule_definitions
 from tests.processes.conftest import fleet  # noqa: F401 - a fixture
 from tests.support.schedules.clock import SEARCH_PATH, DatabaseClock, utc
 from tests.support.schedules.versions import monotonic  # noqa: F401 - a fixture
@@ -17,7 +17,7 @@ from tests.support.sessions import Session, impatient
 @pytest.fixture(autouse=True)
 def _no_schedules_in_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the installed apps are not a test's business; what it decorates is forgotten with it."""
-    monkeypatch.setattr(scheduling, "_by_name", {})
+    monkeypatch.setattr(schedule_definitions, "_by_name", {})
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from django_reliable_jobs import job
-from django_reliable_jobs.definitions import schedule as scheduling
+from django_reliable_jobs.definitions import schedule as schedule_definitions
 from django_reliable_jobs.definitions.schedule import ScheduleDefinition, cron
 from django_reliable_jobs.models import CronSchedule, ScheduleRelease
 from django_reliable_jobs.worker.maintenance import schedule_sync
@@ -58,8 +58,8 @@ class Worker:
         found: dict[str, ScheduleDefinition] = {}
         apps = [type("Config", (), {"label": label}) for label in self.installed]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(scheduling, "_by_name", found)
-            patch.setattr(scheduling, "source_of", lambda job: self.source)
+            patch.setattr(schedule_definitions, "_by_name", found)
+            patch.setattr(schedule_definitions, "source_of", lambda job: self.source)
             patch.setattr(schedule_sync.apps, "get_app_configs", lambda: apps)
             for name, expression in self.schedules.items():
                 cron(expression, name=name, timezone="UTC")(synced)

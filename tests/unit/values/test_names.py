@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from django_reliable_jobs import conf, control, job
-from django_reliable_jobs.control import schedules as schedule_control
+from django_reliable_jobs.control import schedules as control_schedules
 from django_reliable_jobs.definitions.job import Options
 from django_reliable_jobs.definitions.schedule import cron
 from django_reliable_jobs.errors import JobConfigurationError
@@ -39,7 +39,7 @@ PLACES: dict[str, Callable[[str], Any]] = {
     "--exclude-queues": lambda name: parse_queues(None, name),
     "pause": control.pause_queue,
     "resume": control.resume_queue,
-    "run a schedule": schedule_control.run_schedule,
+    "run a schedule": control_schedules.run_schedule,
     "a guard's key": claim_once,
     "a fence": lambda name: fence(name, 1),
 }
