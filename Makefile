@@ -20,7 +20,7 @@ help:
 	@echo "make demo                      a fleet at work, with its admin; DEMO_SECONDS=20 make demo ends by itself"
 	@echo "make test [ARGS='-k lease']    the whole suite"
 	@echo "make repeat TEST=... [N=50]    the same tests again and again, until one fails"
-	@echo "make lint                      style, types, import directions, missing migrations"
+	@echo "make lint                      style, types (mypy, pyright), import directions, missing migrations"
 	@echo "make format                    let ruff mend the style"
 	@echo "make package                   build the wheel and run a fresh project with it"
 	@echo "make bench, make bench-peers   the figures of the README"

@@ -1,8 +1,8 @@
 """The exchange: a worker hands in what has finished and takes what it may run (protocol 2 to 5).
 
-Two implementations under one contract: `exchange` is one statement on PostgreSQL, and a smaller one where there is nothing to
-settle and one place to claim from; `portable.exchange` is the readable reference in a transaction, for other databases
-later. `tests/database/store/test_exchange_contract.py` and `test_claim_contract.py` run them all.
+It is one statement, and a smaller one (`claim_light`) where there is nothing to settle and one place to claim from. A readable
+reference in a transaction stands in `tests/support/store/portable.py`; `tests/database/store/test_exchange_contract.py` and
+`test_claim_contract.py` hold both to one contract.
 
 An offer that is not in `settled` was not written. `reread` says why, and only a lost one is dropped.
 """

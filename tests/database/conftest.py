@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 
 from django_reliable_jobs.store import exchange as one_statement
-from django_reliable_jobs.store import portable
 from django_reliable_jobs.store.exchange import ClaimRequest, Exchanged, Settlement, Source
 from tests.support.factories import OWNER
+from tests.support.store import portable
 
 IMPLEMENTATIONS = {"one statement": one_statement.exchange, "portable": portable.exchange}
 

@@ -20,7 +20,6 @@ from django_reliable_jobs import control
 from django_reliable_jobs.models import Job, JobAttempt, JobCheckpoint, JobStatus, QueueState
 from django_reliable_jobs.running.attempt import Attempt
 from django_reliable_jobs.running.context import JobContext
-from django_reliable_jobs.store import portable
 from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, Source, exchange
 from django_reliable_jobs.store.heartbeat import Held, heartbeat
 from django_reliable_jobs.store.prune import prune
@@ -34,6 +33,7 @@ from testproject.postgres.urls import url_of
 from tests.support.probes.jobs import echo, noop
 from tests.support.probes.models import Mark
 from tests.support.sessions import fetch
+from tests.support.store import portable
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 WORKER = uuid4()

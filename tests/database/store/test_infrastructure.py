@@ -11,7 +11,6 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 
 from django_reliable_jobs.connections.own_connection import own_connection
 from django_reliable_jobs.connections.statement_deadline import StatementDeadline
-from django_reliable_jobs.store import portable
 from django_reliable_jobs.store.exchange import ClaimRequest, Settlement, exchange
 from django_reliable_jobs.store.settle_atomic import settle
 from django_reliable_jobs.values import outcome
@@ -20,6 +19,7 @@ from tests.support.factories import JobFactory, lease_of
 from tests.support.fleet import wait_until
 from tests.support.look import sql
 from tests.support.sessions import Session
+from tests.support.store import portable
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -1,4 +1,4 @@
-"""The exchange without PostgreSQL's one statement: the readable reference.
+"""The exchange without PostgreSQL's one statement: the readable reference that the tests compare the real one with.
 
 Claim first, then settle, in one transaction, as the one statement does: what an offer puts back is not claimed again in
 the same round. `select_for_update(skip_locked=True, no_key=True)` decides who gets a row; the conditions stand in the
