@@ -19,7 +19,6 @@ from django_reliable_jobs.models import Job, JobStatus
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.insert import CHUNK, Inserted, insert, insert_many
 from django_reliable_jobs.store.new_job import Call, NewJob
-from django_reliable_jobs.store.schedules.fire import ScheduledJob
 from django_reliable_jobs.values.durations import optional_seconds, seconds
 from django_reliable_jobs.values.moments import moment
 
@@ -65,7 +64,7 @@ def enqueue_many(job: BoundJob, calls: Iterable[Sequence[Any] | Mapping[str, Any
 
 def scheduled_job(
     definition: JobDefinition, args: str, kwargs: str, scheduled_for: datetime, delay: float = 0.0
-) -> ScheduledJob:
+) -> tuple[NewJob, Call]:
     """The job of a schedule's run; `args` and `kwargs` are the schedule's JSON texts, `delay` is in seconds.
 
     Raises whatever a callable `unique_key` raises; it gets the fire time where the handler does.
@@ -76,11 +75,8 @@ def scheduled_job(
         positional = payload.loads(args)
         named = definition.with_fire_time(positional, payload.loads(kwargs), scheduled_for)
         unique_key = _key(definition.unique_key, "unique_key", tuple(positional), named, definition)
-    return ScheduledJob(
-        name=definition.name, queue=new.queue, priority=new.priority, args=args, kwargs=kwargs,
-        max_attempts=new.max_attempts, timeout=new.timeout, expires_in=new.expires_in, unique_key=unique_key,
-        unique_until_start=new.unique_until_start, scope=new.scope, names=new.names, delay=delay,
-    )  # fmt: skip
+    new.delay = delay
+    return new, Call(args, kwargs, unique_key)
 
 
 def _split(job: BoundJob, call: Any, index: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

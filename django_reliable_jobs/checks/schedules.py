@@ -16,10 +16,11 @@ from django.db import connections
 
 from django_reliable_jobs import conf
 from django_reliable_jobs.migration_lock.command import checks_before_the_lock
-from django_reliable_jobs.schedules import FiringRules, as_timetable
+from django_reliable_jobs.schedules import RULES, FiringRules, as_timetable
 
 TAG = "reliable_jobs"
-_RULES = ("misfire", "misfire_grace", "catch_up_window", "catch_up_limit", "overlap", "jitter")
+#: Those that no host has trouble to read; moments may be out of its range.
+_RULES = tuple(name for name in RULES if name not in ("starts_at", "ends_at"))
 
 
 @register(Tags.database)

@@ -124,7 +124,7 @@ def _set_paused(name: str, paused: bool, using: str | None) -> bool:
 
     def change(due: Due) -> bool | None:
         timetable = None if paused else as_timetable(due.expression, due.timezone)
-        upcoming = None if timetable is None else next_fire(timetable, FiringRules(**due.rules()), due.now)
+        upcoming = None if timetable is None else next_fire(timetable, due.rules(), due.now)
         if schedule_rows.pause(alias, name, due.version, paused, upcoming, due.now):
             return True
         again = schedule_due.find(alias, name)

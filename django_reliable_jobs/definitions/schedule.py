@@ -14,7 +14,7 @@ from django.conf import settings
 from django_reliable_jobs import conf, payload
 from django_reliable_jobs.definitions.job import JobDefinition, origin
 from django_reliable_jobs.errors import JobConfigurationError
-from django_reliable_jobs.schedules import CronExpression, Every, FiringRules, Overlap, ScheduleError, Timetable
+from django_reliable_jobs.schedules import RULES, CronExpression, Every, FiringRules, Overlap, ScheduleError, Timetable
 from django_reliable_jobs.schedules.timetable import EPOCH
 from django_reliable_jobs.values.names import check_text
 
@@ -100,14 +100,11 @@ def cron(
     Durations are seconds or `timedelta`. Raises `JobConfigurationError` for an expression that cannot be read or never
     comes, a zone that is not known, and a name that is taken.
     """
+    given = locals()
+    rules = {rule: given[rule] for rule in RULES}
 
     def decorate(job: D) -> D:
         zone = timezone or settings.TIME_ZONE
-        rules = {
-            "misfire": misfire, "misfire_grace": misfire_grace, "catch_up_window": catch_up_window,
-            "catch_up_limit": catch_up_limit, "overlap": overlap, "jitter": jitter, "starts_at": starts_at,
-            "ends_at": ends_at,
-        }  # fmt: skip
         return _schedule(
             "@cron", job, lambda: CronExpression.parse(expression, zone), zone, name, args, kwargs, rules,
             pause_after_failures,
@@ -141,16 +138,13 @@ def every(
 
     `every(minutes=5)`, or a number of seconds or a `timedelta`. The other options are those of `cron`.
     """
+    given = locals()
+    rules = {rule: given[rule] for rule in RULES}
 
     def decorate(job: D) -> D:
         parts = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
         if (period is None) == (not parts):
             raise JobConfigurationError(f"@every on {job!r}: give one period, such as every(minutes=5) or every(300).")
-        rules = {
-            "misfire": misfire, "misfire_grace": misfire_grace, "catch_up_window": catch_up_window,
-            "catch_up_limit": catch_up_limit, "overlap": overlap, "jitter": jitter, "starts_at": starts_at,
-            "ends_at": ends_at,
-        }  # fmt: skip
         return _schedule(
             "@every", job, lambda: Every(parts if period is None else period), "UTC", name, args, kwargs, rules,
             pause_after_failures,

@@ -15,7 +15,7 @@ from django_reliable_jobs.definitions import registry
 from django_reliable_jobs.definitions.schedule import MAX_NAME
 from django_reliable_jobs.errors import AlreadyEnqueued, ReliableJobsError
 from django_reliable_jobs.firing.runs import MOST_RUNS, fire_alone, runs_with_jobs
-from django_reliable_jobs.schedules import FiringRules, as_timetable, fires
+from django_reliable_jobs.schedules import as_timetable, fires
 from django_reliable_jobs.store import notify
 from django_reliable_jobs.store.schedules import due as schedule_due
 from django_reliable_jobs.store.schedules import skipped as skipped_runs
@@ -76,7 +76,7 @@ def backfill(name: str, start: datetime, end: datetime, *, using: str | None = N
     def run(due: Due) -> list[int] | None:
         if end > due.now:
             raise ValueError(f"backfill ends in the future ({end}); the schedule itself will fire then.")
-        timetable, rules = as_timetable(due.expression, due.timezone), FiringRules(**due.rules())
+        timetable, rules = as_timetable(due.expression, due.timezone), due.rules()
         first, last = rules.interval(start, end)
         if first < last and timetable.count(first, last) > MAX_BACKFILL:
             raise ValueError(f"there are more than {MAX_BACKFILL} fire times from {start} to {end}; take less of them.")

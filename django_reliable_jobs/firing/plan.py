@@ -10,7 +10,6 @@ from django_reliable_jobs.definitions.schedule import MAX_PAUSE_AFTER
 from django_reliable_jobs.firing.runs import MOST_RUNS, runs_with_jobs, skipped
 from django_reliable_jobs.schedules import (
     Action,
-    FiringRules,
     ScheduleError,
     Stretch,
     Unfinished,
@@ -35,7 +34,7 @@ OLDEST = timedelta(days=20 * 365)
 
 def plan_firing(due: Due, job: JobDefinition) -> Firing:
     """Raises what is wrong with the row: ScheduleError, ValueError, TypeError, OverflowError."""
-    timetable, rules = as_timetable(due.expression, due.timezone), FiringRules(**due.rules())
+    timetable, rules = as_timetable(due.expression, due.timezone), due.rules()
     waiting_for = due.waiting_for
     if due.pause_after_failures is not None and not 0 < due.pause_after_failures <= MAX_PAUSE_AFTER:
         raise ScheduleError(f"pause_after_failures must be from 1 to {MAX_PAUSE_AFTER}", "pause_after_failures")

@@ -43,16 +43,16 @@ def runs_with_jobs(
             spread = jitter(due.name, fire_time, due.jitter, timetable.next_after(fire_time))
             delay = max(0.0, (fire_time + spread - due.now).total_seconds())
         try:
-            made = enqueue.scheduled_job(job, due.args, due.kwargs, fire_time, delay)
+            made, call = enqueue.scheduled_job(job, due.args, due.kwargs, fire_time, delay)
         except Exception as error:  # noqa: BLE001 - the project's `unique_key` callable: this fire time gets no job
             runs.append(Run(fire_time, Outcome.ERROR, _told(error, due, job)))
             continue
-        if made.unique_key in keys:
+        if call.unique_key in keys:
             runs.append(skipped(fire_time, KEY_IS_HELD))
             continue
-        if made.unique_key is not None:
-            keys.add(made.unique_key)
-        runs.append(Run(fire_time, Outcome.ENQUEUED, job=made))
+        if call.unique_key is not None:
+            keys.add(call.unique_key)
+        runs.append(Run(fire_time, Outcome.ENQUEUED, job=made, call=call))
     return runs
 
 
@@ -79,8 +79,7 @@ def fire_alone(alias: str, worker: UUID | None, firing: Firing, *, manual: bool 
             of_any_job = is_key_of_all(error)
         held = store.held_keys(alias, firing, of_any_job=of_any_job)
         firing.runs = [
-            skipped(each.scheduled_for, KEY_IS_HELD) if each.job is not None and each.job.unique_key in held else each
-            for each in firing.runs
+            skipped(each.scheduled_for, KEY_IS_HELD) if each.unique_key in held else each for each in firing.runs
         ]
     return store.fire(alias, worker, [firing], manual=manual)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from django_reliable_jobs.schedules.errors import ScheduleError
 from django_reliable_jobs.schedules.timetable import seconds_of
@@ -84,6 +84,10 @@ class FiringRules:
         if self.starts_at is not None and self.ends_at is not None and self.ends_at < self.starts_at:
             raise ScheduleError("ends_at must not be earlier than starts_at", "ends_at")
 
+    def values(self) -> dict[str, Any]:
+        """What the rules are as plain values, by the names of `RULES`: those of the columns and of the options."""
+        return {name: str(value) if isinstance(value := getattr(self, name), StrEnum) else value for name in RULES}
+
     def interval(self, after: datetime, until: datetime) -> tuple[datetime, datetime]:
         """Return the part of (after, until] that lies from `starts_at` to `ends_at`; empty if its end is not later."""
         if self.starts_at is not None and self.starts_at > CALENDAR[0]:
@@ -91,6 +95,10 @@ class FiringRules:
         if self.ends_at is not None:
             until = min(until, self.ends_at)
         return after, until
+
+
+#: The names of all rules. A new one is a field above and a column; what takes and shows them goes by these names.
+RULES: Final = tuple(each.name for each in fields(FiringRules))
 
 
 def _choice(kind: type[_Choice], value: str, name: str) -> _Choice:

@@ -23,18 +23,17 @@ from django_reliable_jobs.admin.display import badge, pretty
 from django_reliable_jobs.admin.overview.words import moment, short_moment
 from django_reliable_jobs.admin.paging import Path
 from django_reliable_jobs.admin.schedules.acts import ScheduleActs
-from django_reliable_jobs.admin.schedules.form import RULES, ScheduleForm
+from django_reliable_jobs.admin.schedules.form import ScheduleForm
 from django_reliable_jobs.control import schedules as control_schedules
 from django_reliable_jobs.definitions import redaction, registry
 from django_reliable_jobs.definitions import schedule as schedule_definitions
 from django_reliable_jobs.errors import ReliableJobsError, UnknownJob
 from django_reliable_jobs.models import CronRun, CronSchedule
+from django_reliable_jobs.schedules import RULES
 
 _WHAT = ("job_name", "args", "kwargs", "seen_version")
 _WHEN = ("expression", "timezone", "starts_at", "ends_at")
-_RULES = (
-    "misfire", "misfire_grace", "catch_up_window", "catch_up_limit", "overlap", "jitter", "pause_after_failures",
-)  # fmt: skip
+_RULES = (*(rule for rule in RULES if rule not in _WHEN), "pause_after_failures")
 _STATE = ("state", "next_run", "fired", "owner")
 
 

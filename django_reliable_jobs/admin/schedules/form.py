@@ -18,7 +18,7 @@ from django_reliable_jobs.definitions import schedule as schedule_definitions
 from django_reliable_jobs.definitions.job import JobDefinition
 from django_reliable_jobs.errors import PayloadError, UnknownJob
 from django_reliable_jobs.models import CronSchedule
-from django_reliable_jobs.schedules import FiringRules, Misfire, Overlap, ScheduleError, as_timetable
+from django_reliable_jobs.schedules import RULES, FiringRules, Misfire, Overlap, ScheduleError, as_timetable
 
 if TYPE_CHECKING:
     ModelFormBase = forms.ModelForm[CronSchedule]
@@ -27,9 +27,6 @@ else:
 
 #: Submits the form for its preview alone.
 PREVIEW = "_preview"
-RULES = (
-    "misfire", "misfire_grace", "catch_up_window", "catch_up_limit", "overlap", "jitter", "starts_at", "ends_at",
-)  # fmt: skip
 
 MISFIRES = {
     Misfire.LATEST: gettext_lazy("latest: one run for the newest missed time"),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 from uuid import UUID
 
+from django_reliable_jobs.schedules import RULES, FiringRules
 from django_reliable_jobs.store.statements import Row, run
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,13 +61,17 @@ class Due:
     def waiting_for(self) -> datetime | None:
         return None if self.waiting_for_epoch is None else moment(self.waiting_for_epoch)
 
-    def rules(self) -> dict[str, Any]:
-        """The keyword arguments of `FiringRules`."""
-        names = ("misfire", "misfire_grace", "catch_up_window", "catch_up_limit", "overlap", "jitter")
-        return {name: getattr(self, name) for name in names} | {
-            "starts_at": None if self.starts_epoch is None else moment(self.starts_epoch),
-            "ends_at": None if self.ends_epoch is None else moment(self.ends_epoch),
-        }
+    @property
+    def starts_at(self) -> datetime | None:
+        return None if self.starts_epoch is None else moment(self.starts_epoch)
+
+    @property
+    def ends_at(self) -> datetime | None:
+        return None if self.ends_epoch is None else moment(self.ends_epoch)
+
+    def rules(self) -> FiringRules:
+        """Raises what is wrong with the row: ScheduleError, ValueError, TypeError, OverflowError."""
+        return FiringRules(**{name: getattr(self, name) for name in RULES})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from django.db import transaction
 
 from django_reliable_jobs.models import CronRun, Job
 from django_reliable_jobs.store.key_holders import expire_holders, jobs_of
+from django_reliable_jobs.store.new_job import Call, NewJob
 from django_reliable_jobs.store.schedules.due import Due
 from django_reliable_jobs.store.statements import run
 from django_reliable_jobs.values.states import UNFINISHED
@@ -30,34 +31,20 @@ PATIENCE = 500
 
 
 @dataclass(slots=True)
-class ScheduledJob:
-    """The job of a run; `delay` is its jitter. Durations in seconds, `args` and `kwargs` JSON texts."""
-
-    name: str
-    queue: str
-    priority: int
-    args: str
-    kwargs: str
-    max_attempts: int | None
-    timeout: float | None
-    expires_in: float | None
-    unique_key: str | None
-    unique_until_start: bool
-    scope: str
-    names: tuple[str, ...]
-    delay: float = 0.0
-
-
-@dataclass(slots=True)
 class Run:
-    """One run to record. `job` is there for the outcome `enqueued`."""
+    """One run to record. `job` and its `call` are there for the outcome `enqueued`; the job's delay is its jitter."""
 
     scheduled_for: datetime
     outcome: CronRun.Outcome
     detail: str = ""
     skipped_through: datetime | None = None
     skipped_count: int = 0
-    job: ScheduledJob | None = None
+    job: NewJob | None = None
+    call: Call | None = None
+
+    @property
+    def unique_key(self) -> str | None:
+        return None if self.call is None else self.call.unique_key
 
 
 @dataclass(slots=True)
@@ -75,7 +62,7 @@ class Firing:
 
     def unique_keys(self) -> list[str]:
         """Of the jobs that it is to make."""
-        return [each.job.unique_key for each in self.runs if each.job is not None and each.job.unique_key is not None]
+        return [each.unique_key for each in self.runs if each.unique_key is not None]
 
     def job_names(self) -> set[str]:
         """All the names of its job, or jobs."""
@@ -100,6 +87,7 @@ def fire(alias: str, worker: UUID | None, firings: Sequence[Firing], *, manual: 
     """
     runs = [(firing.due.id, each) for firing in firings for each in firing.runs]
     jobs = [each.job for _, each in runs]
+    calls = [each.call for _, each in runs]
     stops = [(firing.due.id, job_id) for firing in firings for job_id in firing.cancel]
     params = {
         "worker": worker,
@@ -125,12 +113,12 @@ def fire(alias: str, worker: UUID | None, firings: Sequence[Firing], *, manual: 
         "job_names": [job and job.name for job in jobs],
         "queues": [job and job.queue for job in jobs],
         "job_priorities": [job and job.priority for job in jobs],
-        "job_args": [job and job.args for job in jobs],
-        "job_kwargs": [job and job.kwargs for job in jobs],
+        "job_args": [call and call.args for call in calls],
+        "job_kwargs": [call and call.kwargs for call in calls],
         "max_attempts": [job and job.max_attempts for job in jobs],
         "timeouts": [job and job.timeout for job in jobs],
         "expires_ins": [job and job.expires_in for job in jobs],
-        "unique_keys": [job and job.unique_key for job in jobs],
+        "unique_keys": [call and call.unique_key for call in calls],
         "until_starts": [bool(job and job.unique_until_start) for job in jobs],
         "scopes": [job and job.scope for job in jobs],
     }

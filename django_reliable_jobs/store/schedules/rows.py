@@ -129,7 +129,6 @@ def unpause(alias: str, name: str) -> bool:
 
 
 def _columns(definition: ScheduleDefinition) -> dict[str, Any]:
-    rules = definition.rules
     return {
         "name": definition.name,
         "job_name": definition.job.name,
@@ -138,13 +137,6 @@ def _columns(definition: ScheduleDefinition) -> dict[str, Any]:
         "args": definition.args,
         "kwargs": definition.kwargs,
         "source": definition.source,
-        "misfire": rules.misfire.value,
-        "misfire_grace": rules.misfire_grace,
-        "catch_up_window": rules.catch_up_window,
-        "catch_up_limit": rules.catch_up_limit,
-        "overlap": rules.overlap.value,
-        "jitter": rules.jitter,
-        "starts_at": rules.starts_at,
-        "ends_at": rules.ends_at,
+        **definition.rules.values(),
         "pause_after_failures": definition.pause_after_failures,
     }
