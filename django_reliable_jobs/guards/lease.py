@@ -1,4 +1,4 @@
-"""A guard's lease while a function runs under it: how it begins and ends. `keeper` keeps it in between."""
+"""A guard's lease while a function runs under it: how it begins and ends. `renewal` keeps it in between."""
 
 from __future__ import annotations
 
@@ -84,15 +84,15 @@ class GuardedRun:
             raise
         if token is None:
             return None
-        tenure = cls(terms, token, asked)
+        guarded_run = cls(terms, token, asked)
         if terms.period is not None:
             try:
                 # Under the lease: a stall between this and the claim does not matter then.
-                tenure._done_until = end_of_period(terms.period, terms.guard.now())
+                guarded_run._done_until = end_of_period(terms.period, terms.guard.now())
             except BaseException:
-                tenure.give_back()
+                guarded_run.give_back()
                 raise
-        return tenure
+        return guarded_run
 
     def renew(self) -> bool:
         """In the keeper's thread. False: it is lost. Raises GuardUnavailable: perhaps next time."""

@@ -22,9 +22,9 @@ class Renewal:
     hit any line), the lease is left to expire.
     """
 
-    def __init__(self, tenure: GuardedRun, on_loss: Callable[[], None]) -> None:
+    def __init__(self, guarded_run: GuardedRun, on_loss: Callable[[], None]) -> None:
         self._stopped = threading.Event()
-        arguments = (weakref.ref(self), tenure, self._stopped, on_loss)
+        arguments = (weakref.ref(self), guarded_run, self._stopped, on_loss)
         threading.Thread(target=_keep, args=arguments, name="reliable-jobs-guard-keeper", daemon=True).start()
 
     def stop(self) -> None:
@@ -33,18 +33,18 @@ class Renewal:
 
 
 def _keep(
-    keeper: weakref.ref[Renewal], tenure: GuardedRun, stopped: threading.Event, on_loss: Callable[[], None]
+    renewal: weakref.ref[Renewal], guarded_run: GuardedRun, stopped: threading.Event, on_loss: Callable[[], None]
 ) -> None:
-    ttl, lease, guard = tenure.terms.ttl, tenure.lease, tenure.terms.guard
+    ttl, lease, guard = guarded_run.terms.ttl, guarded_run.lease, guarded_run.terms.guard
     pause = ttl / 3
-    while not stopped.wait(max(0.0, min(pause, tenure.safe_until - elapsed()))) and keeper() is not None:
+    while not stopped.wait(max(0.0, min(pause, guarded_run.safe_until - elapsed()))) and renewal() is not None:
         reason = ""
-        if elapsed() >= tenure.safe_until:
+        if elapsed() >= guarded_run.safe_until:
             reason = f"it could not be renewed for {ttl:g} s"
         else:
             pause = min(ttl / 10, 1.0)  # if this fails
             try:
-                if tenure.renew():
+                if guarded_run.renew():
                     pause = ttl / 3
                 else:
                     reason = "it has expired, or somebody else has it"

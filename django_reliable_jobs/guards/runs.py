@@ -95,22 +95,22 @@ def _once(verb: str, key: str, period: Period | None, using: str | None) -> Term
 
 
 def _run(terms: Terms, fn: Callable[..., T], args: Any, kwargs: Any) -> GuardResult[T]:
-    tenure = GuardedRun.begin(terms)
-    if tenure is None:
+    guarded_run = GuardedRun.begin(terms)
+    if guarded_run is None:
         return GuardResult(False)
-    run = _Run(tenure.lease)
-    lease = tenure.lease
-    keeper = _keeper(tenure, run.stop)
+    run = _Run(guarded_run.lease)
+    lease = guarded_run.lease
+    renewal = _renewal_of(guarded_run, run.stop)
     try:
         value = run.call(fn, args, kwargs)
     except BaseException as error:
-        keeper.stop()
-        tenure.give_back()
+        renewal.stop()
+        guarded_run.give_back()
         if lease.lost.is_set() and isinstance(error, LeaseLost):
             raise lease.loss() from error
         raise
-    keeper.stop()
-    if lease.lost.is_set() or not tenure.finish():
+    renewal.stop()
+    if lease.lost.is_set() or not guarded_run.finish():
         raise lease.loss()
     return GuardResult(True, value)
 
@@ -205,29 +205,29 @@ def _interrupt(target: Target, lease: GuardLease) -> None:
 async def _arun(terms: Terms, fn: Function[T], args: Any, kwargs: Any) -> GuardResult[T]:
     if not is_coroutine_function(fn):
         return await sync_to_async(_run)(terms, cast(Callable[..., T], fn), args, kwargs)
-    tenure = await sync_to_async(GuardedRun.begin)(terms)
-    if tenure is None:
+    guarded_run = await sync_to_async(GuardedRun.begin)(terms)
+    if guarded_run is None:
         return GuardResult(False)
-    lease, loop, me = tenure.lease, asyncio.get_running_loop(), asyncio.current_task()
+    lease, loop, me = guarded_run.lease, asyncio.get_running_loop(), asyncio.current_task()
     variable = current.set(lease)
     try:
         # A task of its own: what cancels it cannot hit the caller's code.
         task = loop.create_task(to_the_end(fn(*args, **kwargs)))
     finally:
         current.reset(variable)
-    keeper = _keeper(tenure, lambda: _cancel(loop, task))
+    renewal = _renewal_of(guarded_run, lambda: _cancel(loop, task))
     try:
         value: T = await task
         refuse_unrun(value)
     except BaseException as error:
-        keeper.stop()
-        await sync_to_async(tenure.give_back)()
+        renewal.stop()
+        await sync_to_async(guarded_run.give_back)()
         cancelled_by_us = isinstance(error, asyncio.CancelledError) and (me is None or not me.cancelling())
         if lease.lost.is_set() and (cancelled_by_us or isinstance(error, LeaseLost)):
             raise lease.loss() from error
         raise
-    keeper.stop()
-    if lease.lost.is_set() or not await sync_to_async(tenure.finish)():
+    renewal.stop()
+    if lease.lost.is_set() or not await sync_to_async(guarded_run.finish)():
         raise lease.loss()
     return GuardResult(True, value)
 
@@ -239,11 +239,11 @@ def _cancel(loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
         pass  # the loop is closed, and the task with it
 
 
-class _NoKeeper:
+class _NoRenewal:
     def stop(self) -> None:
         pass
 
 
-def _keeper(tenure: GuardedRun, on_loss: Callable[[], None]) -> Renewal | _NoKeeper:
+def _renewal_of(guarded_run: GuardedRun, on_loss: Callable[[], None]) -> Renewal | _NoRenewal:
     """There is nothing to keep in a `TestCase`; see `GuardedRun.begin`."""
-    return _NoKeeper() if tenure.terms.guard.joins else Renewal(tenure, on_loss)
+    return _NoRenewal() if guarded_run.terms.guard.joins else Renewal(guarded_run, on_loss)

@@ -35,27 +35,27 @@ FORCE_STOP_AFTER = 1.0
 #: Seconds after which a heartbeat that was not answered no longer speaks for its leases: connecting may take longer.
 UNANSWERED = 0.5
 #: The heartbeat, whose waits are bounded by less than one lease, may stand still for so many.
-HEART_LEASES = 2
+HEARTBEAT_LEASES = 2
 #: Seconds from the end of the heartbeat to that of the process, at least.
 ENDING = 30.0
 
 
 class Watchdog(threading.Thread):
-    """Looks at every slot, at the heart, and at the worker's own waiting statements. `grace` is in seconds."""
+    """Looks at every slot, at the heartbeat, and at the worker's own waiting statements. `grace` is in seconds."""
 
     def __init__(
         self,
         pool: SlotPool,
-        heart: Heartbeat,
+        heartbeat: Heartbeat,
         statement_deadline: StatementDeadline,
         grace: float,
         written_off: Callable[[], None],
     ) -> None:
         super().__init__(name="watchdog", daemon=True)
         self.pool = pool
-        self.heart = heart
+        self.heartbeat = heartbeat
         self.statement_deadline = statement_deadline
-        self.shared = heart.shared
+        self.shared = heartbeat.shared
         self.grace = grace
         self._written_off = written_off
         self._stopping = False
@@ -63,20 +63,20 @@ class Watchdog(threading.Thread):
         self.worker_ends = False
         self._check_soon = threading.Event()
         self._try = self._rounds = 0
-        self._heart_moves, self._heart_still = 0, 0.0
+        self._heartbeat_moves, self._heartbeat_still = 0, 0.0
         pool.ask_for_a_round(IDLE_ROUND, self._check_soon.set)
 
     def run(self) -> None:
         self.shared.join(WATCHDOG)
         while not self._stopping:
             self.shared.moved()
-            quiet = not self.pool.occupied and not self.heart.is_asking
+            quiet = not self.pool.occupied and not self.heartbeat.is_asking
             passed = IDLE_ROUND if quiet else ROUND
             if self._check_soon.wait(passed):
                 self._check_soon.clear()
                 passed = 0.0
-            self._heart_still += passed
-            for look in (self.statement_deadline.cut_the_overdue, self._listen_to_the_heart):
+            self._heartbeat_still += passed
+            for look in (self.statement_deadline.cut_the_overdue, self._check_the_heartbeat):
                 try:
                     look()
                 except Exception as error:  # noqa: BLE001 - it is logged, and the round goes on
@@ -94,23 +94,23 @@ class Watchdog(threading.Thread):
         self._stopping = True
         self._check_soon.set()
 
-    def _listen_to_the_heart(self) -> None:
+    def _check_the_heartbeat(self) -> None:
         """Rounds are counted, not seconds: after a stop of the whole process the answer to the next beat decides."""
         moves = self.shared.moves()[HEARTBEAT]
-        if moves != self._heart_moves:
-            self._heart_moves, self._heart_still = moves, 0.0
-        elif self._heart_still >= self._heart_may_rest():
-            self.heart.end_stuck(f"its heartbeat thread has not moved for {self._heart_still:.0f} s")
-        if not self.heart.is_asking or self.heart.tries != self._try:
-            self._try, self._rounds = self.heart.tries, 0
+        if moves != self._heartbeat_moves:
+            self._heartbeat_moves, self._heartbeat_still = moves, 0.0
+        elif self._heartbeat_still >= self._heartbeat_may_rest():
+            self.heartbeat.end_stuck(f"its heartbeat thread has not moved for {self._heartbeat_still:.0f} s")
+        if not self.heartbeat.is_asking or self.heartbeat.tries != self._try:
+            self._try, self._rounds = self.heartbeat.tries, 0
             return
         self._rounds += 1
         if self._rounds * ROUND >= UNANSWERED:
-            self.heart.give_up_the_overdue()
+            self.heartbeat.give_up_the_overdue()
 
-    def _heart_may_rest(self) -> float:
+    def _heartbeat_may_rest(self) -> float:
         """Seconds. Once it has ended, the process is about to; the main thread may have been caught in its last log line."""
-        leases = HEART_LEASES * conf.current().lease
+        leases = HEARTBEAT_LEASES * conf.current().lease
         return leases if HEARTBEAT in self.shared.running else max(leases, ENDING)
 
     def _look_at(self, slot: Slot, now: float) -> None:

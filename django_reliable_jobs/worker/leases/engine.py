@@ -71,16 +71,17 @@ class Engine(threading.Thread):
     """`accepting` False: claim nothing more. `stopping` True: end when nothing is held."""
 
     def __init__(
-        self, worker: UUID, options: WorkerOptions, held_leases: HeldLeases, pool: SlotPool, heart: Heartbeat, prefetch: Prefetch,
-        statement_deadline: StatementDeadline, inbox: SimpleQueue[Attempt | WorkNotice | None], tell: Callable[[str], None],
+        self, worker: UUID, options: WorkerOptions, held_leases: HeldLeases, pool: SlotPool, heartbeat: Heartbeat,
+        prefetch: Prefetch, statement_deadline: StatementDeadline, inbox: SimpleQueue[Attempt | WorkNotice | None],
+        tell: Callable[[str], None],
     ) -> None:  # fmt: skip
         super().__init__(name="engine", daemon=True)
         self.worker = worker
         self.options = options
         self.held_leases = held_leases
         self.pool = pool
-        self.heart = heart
-        self.shared = heart.shared
+        self.heartbeat = heartbeat
+        self.shared = heartbeat.shared
         self.prefetch = prefetch
         self.statement_deadline = statement_deadline
         self.inbox = inbox
@@ -294,10 +295,10 @@ class Engine(threading.Thread):
 
     def _show_saturation(self) -> None:
         """Prefetching depends on what workers say of their free slots: say it, and ask again, when that is out of date."""
-        stale = self.heart.me.busy < self.pool.size or self.prefetch.free_elsewhere > 0
+        stale = self.heartbeat.me.busy < self.pool.size or self.prefetch.free_elsewhere > 0
         if stale and self.pool.free <= 0 and time.monotonic() - self._shown_at > SHOW_EVERY:
             self._shown_at = time.monotonic()
-            self.heart.beat_soon()
+            self.heartbeat.beat_soon()
 
     def _take(self, lease: Lease, asked_at: float, safe_until: float) -> None:
         attempt = Attempt(lease, safe_until)
@@ -316,7 +317,7 @@ class Engine(threading.Thread):
 
     def _recover(self, error: DatabaseTrouble) -> None:
         """The connection or a statement failed. What was offered is still held, and is offered again."""
-        self.heart.contact.lost()
+        self.heartbeat.contact.lost()
         self._trouble += 1
         if self._trouble == 1:
             self._trouble_since = time.monotonic()
@@ -330,7 +331,7 @@ class Engine(threading.Thread):
         time.sleep(retry_pause(self._trouble, TROUBLE_PAUSE[0], min(TROUBLE_PAUSE[1], conf.current().lease / 4)))
         self.shared.moved()
         try:
-            self.heart.beat(self._connection)
+            self.heartbeat.beat(self._connection)
             with self.statement_deadline.wait_for(self._connection):
                 self._connection.ensure_connection()  # with nothing to extend the beat has asked nothing
             if self._trouble > 1:

@@ -1,4 +1,4 @@
-"""The heart: extends the worker's leases, hears of cancel requests, and knows when a lease is lost (protocol 6).
+"""The heartbeat: extends the worker's leases, hears of cancel requests, and knows when a lease is lost (protocol 6).
 
 It beats in a thread and on a connection of its own, so that neither handlers nor the engine's exchange can hold it
 up; so it needs proof that the others still go on (`stuck`). The engine lends it a beat of its own after a lost
@@ -6,7 +6,7 @@ connection, before anything else is done.
 
 A lease that is not extended in one beat is read again: locked by somebody is no loss; RUNNING under another token is.
 When no beat has gone through for a whole lease, others may own the jobs by now: the handlers are told to stop. After
-a stop of the whole process (SIGSTOP) the heart beats first and judges by the answer, since an expired lease that
+a stop of the whole process (SIGSTOP) the heartbeat beats first and judges by the answer, since an expired lease that
 nobody has reaped may still be extended.
 
 Its thread takes no lock that a handler could hold: it logs through a thread of its own.
@@ -52,7 +52,7 @@ class Heartbeat(threading.Thread):
         self, held_leases: HeldLeases, contact: DatabaseContact, statement_deadline: StatementDeadline, prefetch: Prefetch,
         me: worker_row.WorkerState, busy: Callable[[], int], shared: SharedState,
     ) -> None:  # fmt: skip
-        super().__init__(name="heart", daemon=True)
+        super().__init__(name="heartbeat", daemon=True)
         self.held_leases = held_leases
         self.contact = contact
         self.statement_deadline = statement_deadline
@@ -66,7 +66,7 @@ class Heartbeat(threading.Thread):
         self.progress = ProgressWatch(shared, conf.current().lease, conf.current().heartbeat)
         #: Whether the process ends when a part of it stands still. Not where it is somebody else's.
         self.may_end_process = True
-        self._log = LogThread("heart-log")
+        self._log = LogThread("heartbeat-log")
         self._said_stuck = False
         self._wake = threading.Event()
         self._stopping = False
@@ -76,7 +76,7 @@ class Heartbeat(threading.Thread):
         self.shared.join(HEARTBEAT)
         self._log.start()
         failures = 0
-        with own_connection(self.held_leases.alias, "heart") as connection:
+        with own_connection(self.held_leases.alias, "heartbeat") as connection:
             while not self._stopping:
                 self.tries += 1
                 self.is_asking = True

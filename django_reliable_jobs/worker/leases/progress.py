@@ -6,7 +6,7 @@ engine, the watchdog, other slots. The heartbeat, in its own thread, would go on
 
 So it looks whether the others have moved. A wait for the database is bounded, and is a move when it begins and when it
 ends. Standing still is counted in beats that went through: while the database is away, while the process is stopped
-(SIGSTOP, Ctrl-Z) or its host suspended, there are none. What is here and in `heart` takes no lock that a handler could
+(SIGSTOP, Ctrl-Z) or its host suspended, there are none. What is here and in `heartbeat` takes no lock that a handler could
 hold: no logging, no `Thread.start`.
 """
 

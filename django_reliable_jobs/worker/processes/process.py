@@ -69,7 +69,7 @@ BURY = 0.5
 #: The last outcomes reach the database.
 FLUSH_WAIT = 3.0
 #: The worker's own row goes; then the log reaches its file within FLUSH.
-GOODBYE = 1.0
+DELETE_ROW_WAIT = 1.0
 #: The jobs of handlers that did not obey are handed back.
 LAST_HAND_BACK = 2.0
 
@@ -121,7 +121,7 @@ class WorkerProcess:
             options.slots,
             release=settings.release or "",
         )
-        self.heart = Heartbeat(
+        self.heartbeat = Heartbeat(
             self.held_leases, contact, statement_deadline, prefetch, me, lambda: self.pool.busy, shared
         )
         self.engine = Engine(
@@ -129,7 +129,7 @@ class WorkerProcess:
             options,
             self.held_leases,
             self.pool,
-            self.heart,
+            self.heartbeat,
             prefetch,
             statement_deadline,
             inbox,
@@ -137,7 +137,7 @@ class WorkerProcess:
         )
         self.wear = Wear(options, self.held_leases, self.pool, supervised=supervisor is not None)
         self.watchdog = Watchdog(
-            self.pool, self.heart, statement_deadline, options.grace, lambda: self.commands.put("written off")
+            self.pool, self.heartbeat, statement_deadline, options.grace, lambda: self.commands.put("written off")
         )
         self.maintenance = Maintenance(
             options.alias,
@@ -146,7 +146,7 @@ class WorkerProcess:
             statement_deadline,
             shared,
             self.engine.unknown,
-            Rights(options.alias, me, self.heart.beat_soon),
+            Rights(options.alias, me, self.heartbeat.beat_soon),
             dead_workers,
         )
         self.listener = Listener(
@@ -154,7 +154,7 @@ class WorkerProcess:
             worker,
             statement_deadline,
             lambda queue, priority: inbox.put(WorkNotice(queue, priority)),
-            self.heart.beat_soon,
+            self.heartbeat.beat_soon,
         )
 
     def run(self) -> int:
@@ -183,10 +183,10 @@ class WorkerProcess:
         if self.options.burst and self.maintenance.dead_workers:
             self.maintenance.take_back_first()
         # In a thread of somebody else's process (tests, an embedded worker) that process is not ours to end.
-        self.heart.may_end_process = threading.current_thread() is threading.main_thread()
+        self.heartbeat.may_end_process = threading.current_thread() is threading.main_thread()
         self.shared.join(MAIN)
         self.pool.start()
-        for thread in (self.heart, self.engine, self.watchdog, self.maintenance):
+        for thread in (self.heartbeat, self.engine, self.watchdog, self.maintenance):
             thread.start()
         if conf.current().listen:
             self.listener.start()
@@ -289,8 +289,8 @@ class WorkerProcess:
 
     def _stop(self) -> None:
         self.engine.accepting = False
-        self.heart.me.stopping = True
-        self.heart.beat_soon()
+        self.heartbeat.me.stopping = True
+        self.heartbeat.beat_soon()
         self._withdraw()
         if self.recycle:
             self._drain()
@@ -338,13 +338,13 @@ class WorkerProcess:
         settled = keys.issuperset(list(self.held_leases.held))
         if settled and not left:
             self._wait(self.engine.ended.is_set, FLUSH_WAIT)
-        for thread in (self.heart, self.maintenance, self.listener):
+        for thread in (self.heartbeat, self.maintenance, self.listener):
             thread.stop()
         self.pool.close()
         self.shared.leave()
-        self._wait(lambda: not self.heart.is_alive(), GOODBYE / 2)  # it would write the row again
+        self._wait(lambda: not self.heartbeat.is_alive(), DELETE_ROW_WAIT / 2)  # it would write the row again
         if settled:
-            within(GOODBYE, self._delete_worker_row)
+            within(DELETE_ROW_WAIT, self._delete_worker_row)
         else:
             logger.error("the last outcomes did not reach the database; their leases run out")
         counts = ", ".join(f"{n} {what.lower()}" for what, n in sorted(self.held_leases.counts.items()))

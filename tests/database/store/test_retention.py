@@ -63,7 +63,7 @@ def test_a_job_that_somebody_holds_is_left_for_later() -> None:
     assert prune("default", JobStatus.DONE, 1, 100) == 1
 
 
-def test_workers_that_said_goodbye_or_were_not_seen_for_long_go() -> None:
+def test_workers_that_ended_in_order_or_were_not_seen_for_long_go() -> None:
     left, vanished, alive = WorkerFactory(), WorkerFactory(last_seen=ago(4000)), WorkerFactory(last_seen=ago(3000))
     assert worker_row.gone("default", [left.pk]) == 2
     assert Worker.objects.get() == alive

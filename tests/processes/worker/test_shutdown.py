@@ -45,7 +45,7 @@ def test_an_idle_worker_ends_in_under_a_second_with_status_0(fleet: Fleet, numbe
     begun = time.monotonic()
     assert worker.stop(number) == 0
     assert time.monotonic() - begun < 5  # a machine with other things to do; a quiet one takes 0.1 s
-    assert not Worker.objects.exists(), "it said goodbye"
+    assert not Worker.objects.exists(), "it deleted its row"
     assert "Traceback" not in worker.text
 
 

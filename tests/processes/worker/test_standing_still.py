@@ -125,7 +125,7 @@ def test_a_connect_that_tries_three_dead_hosts_first_does_not_end_the_process(
         assert terminate("reliable_jobs engine")
         all_done([probes.noop.enqueue(n)], timeout=120)
     assert len(worker.started()) == 1, worker.tail()
-    assert len(backends("reliable_jobs heart")) == 1
+    assert len(backends("reliable_jobs heartbeat")) == 1
     worker.stop()
 
 

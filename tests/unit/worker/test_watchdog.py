@@ -72,18 +72,18 @@ def test_a_heartbeat_that_does_not_move_any_more_ends_the_process(
     """Case P02: whoever looks after the others has somebody who looks after it."""
     settings.RELIABLE_JOBS = {"LEASE": 3, "HEARTBEAT": 1}
     monkeypatch.setattr(deadlines, "ENDING", 6.0)
-    heart = Heartbeat()
+    heartbeat = Heartbeat()
     if beats:
-        heart.shared.join(HEARTBEAT)
+        heartbeat.shared.join(HEARTBEAT)
     reasons: list[str] = []
-    heart.end_stuck = reasons.append  # type: ignore[attr-defined]
+    heartbeat.end_stuck = reasons.append  # type: ignore[attr-defined]
     pool = SlotPool(1, "default", uuid4(), lambda _: None)
-    watchdog = Watchdog(pool, heart, StatementDeadline(60), 30.0, lambda: None)  # type: ignore[arg-type]
+    watchdog = Watchdog(pool, heartbeat, StatementDeadline(60), 30.0, lambda: None)  # type: ignore[arg-type]
     watchdog.start()
     try:
         until = time.monotonic() + 4
         while time.monotonic() < until:
-            heart.shared.moved()
+            heartbeat.shared.moved()
             time.sleep(0.1)
         wait_until(lambda: reasons, "the end")
         assert "its heartbeat thread has not moved for 6" in reasons[0]

@@ -1,4 +1,4 @@
--- Takes the rows of workers away that said goodbye (given ids) or were not seen for long.
+-- Takes the rows of workers away that have ended in order (given ids) or were not seen for long.
 DELETE FROM django_reliable_jobs_worker
  WHERE id = ANY (%(workers)s::uuid[])
     OR last_seen < statement_timestamp() - make_interval(secs => %(age)s::float8)
