@@ -38,6 +38,8 @@ def test_a_stalled_worker_that_wakes_up_changes_nothing_and_counts_what_was_refu
     # What had ended when the process was stopped, but was not settled yet, was refused as well.
     assert refused >= held.keys()
     assert found.counted[stalled] == len(refused)
-    # What it held ahead and had not begun was lost with its leases too, and has no outcome that could be refused.
+    # What it held ahead and had not begun was lost with its leases too, and has no outcome that could be refused, unless it
+    # began, and was refused at once, when the process woke up.
     begun = {event["job"] for event in found.history if event["event"] == "start" and event["pid"] == stalled}
-    assert {row.id for row in found.jobs if row.losses} & begun == {job for job, _ in refused}
+    lost = {row.id for row in found.jobs if row.losses}
+    assert lost & begun <= {job for job, _ in refused} <= lost
