@@ -29,7 +29,7 @@ from tests.support.sessions import fetch
 pytestmark = pytest.mark.django_db
 
 FOLDER = Path(django_reliable_jobs.__file__).parent / "store" / "sql"
-STATEMENTS = sorted(path.stem for path in FOLDER.glob("*.sql"))
+STATEMENTS = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.sql"))
 
 
 @pytest.mark.parametrize(
