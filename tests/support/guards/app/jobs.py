@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
 from datetime import timedelta
 
 from asgiref.sync import sync_to_async
@@ -54,18 +53,28 @@ def writes_late(ctx: JobContext) -> None:
     It does so in a thread of its own, which nobody tells that the lease is lost. It is waited for even so: a process that has
     stopped a handler makes way for a fresh one as soon as it is idle, and the thread would die with it.
     """
-    owner = threading.Thread(target=_write_when_told, args=(ctx.fencing_token, ctx.attempt), daemon=True)
-    owner.start()
+    written = threading.Event()
+    threading.Thread(target=_write_when_told, args=(ctx.fencing_token, ctx.attempt, written), daemon=True).start()
+    stopped: BaseException | None = None
+    # Not `Thread.join`: an exception that is raised in it marks the other thread as ended.
+    while not written.is_set():
+        try:
+            while not written.is_set():
+                time.sleep(0.02)
+        except StopHandler as error:  # it is raised again and again
+            stopped = error
+    if stopped is not None:
+        raise stopped
+
+
+def _write_when_told(token: int, attempt: int, written: threading.Event) -> None:
     try:
-        while owner.is_alive():
-            owner.join(0.02)
+        _write(token, attempt)
     finally:
-        while owner.is_alive():
-            with suppress(StopHandler):  # it is raised again and again
-                owner.join()
+        written.set()
 
 
-def _write_when_told(token: int, attempt: int) -> None:
+def _write(token: int, attempt: int) -> None:
     Entry.objects.create(label="begins", token=token, pid=os.getpid())
     give_up = time.monotonic() + 120
     while attempt == 1 and not Entry.objects.filter(label="go on").exists():
