@@ -37,7 +37,7 @@ PRUNE_BATCH = 1000
 
 _callers = StoreThreads(16)
 #: Renewals must not stand in line behind callers.
-_keepers = StoreThreads(4)
+_renewals = StoreThreads(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class Guard:
         return self._ask(lambda: self.store.acquire(self.alias, self.name, owner, ttl, until), undo=take_back)
 
     def renew(self, token: int, ttl: float, timeout: float) -> bool:
-        """From the keeper's thread; in at most `timeout` seconds."""
+        """From the renewal's thread; in at most `timeout` seconds."""
         seconds = min(timeout, conf.current().guards["TIMEOUT"])
-        return _keepers.call(self.alias, lambda: self.store.renew(self.alias, self.name, token, ttl), seconds)
+        return _renewals.call(self.alias, lambda: self.store.renew(self.alias, self.name, token, ttl), seconds)
 
     def finish(self, token: int, until: float | None) -> bool:
         """Turn the lease into a claim that stays until then."""

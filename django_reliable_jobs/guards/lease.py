@@ -77,7 +77,7 @@ class GuardedRun:
         refuse_in_transaction(terms.verb)
         asked = elapsed()
         try:
-            # In a `TestCase` the lease is in the test's transaction, where no keeper could see it: so it has no end.
+            # In a `TestCase` the lease is in the test's transaction, where no renewal could see it: so it has no end.
             token = terms.guard.acquire(None if terms.guard.joins else terms.ttl)
         except GuardUnavailable as error:
             complaints.add(terms.guard, error)
@@ -95,7 +95,7 @@ class GuardedRun:
         return guarded_run
 
     def renew(self) -> bool:
-        """In the keeper's thread. False: it is lost. Raises GuardUnavailable: perhaps next time."""
+        """In the renewal's thread. False: it is lost. Raises GuardUnavailable: perhaps next time."""
         asked = elapsed()
         if not self.terms.guard.renew(self.lease.token, self.terms.ttl, timeout=self.safe_until - asked):
             return False

@@ -1,7 +1,7 @@
 """What a guard asks of its store, and which store that is.
 
 A store is small: three verbs, each one atomic statement that uses the store's own clock, and that clock. It may block;
-`asking.ask` bounds every call. An own store is any class with these methods, named in `GUARDS["STORE"]`.
+`guard.ask` bounds every call. An own store is any class with these methods, named in `GUARDS["STORE"]`.
 """
 
 from __future__ import annotations

@@ -18,14 +18,14 @@ logger = logging.getLogger("django_reliable_jobs.guards")
 class Renewal:
     """Renews a lease every third of its ttl until `stop`; tells by `on_loss`, in its own thread, when it is lost.
 
-    The thread knows the keeper only weakly: if whoever made it is gone without a `stop` (an exception from outside can
+    The thread knows the renewal only weakly: if whoever made it is gone without a `stop` (an exception from outside can
     hit any line), the lease is left to expire.
     """
 
     def __init__(self, guarded_run: GuardedRun, on_loss: Callable[[], None]) -> None:
         self._stopped = threading.Event()
         arguments = (weakref.ref(self), guarded_run, self._stopped, on_loss)
-        threading.Thread(target=_keep, args=arguments, name="reliable-jobs-guard-keeper", daemon=True).start()
+        threading.Thread(target=_keep, args=arguments, name="reliable-jobs-guard-renewal", daemon=True).start()
 
     def stop(self) -> None:
         """Does not wait: a renewal that is under way changes nothing after a release, or once the run is done."""

@@ -152,7 +152,7 @@ class _Run:
                 self._task = None
 
     def stop(self) -> None:
-        """From the keeper's thread: the lease is lost."""
+        """From the renewal's thread: the lease is lost."""
         with self._lock:
             if self._task is not None:
                 _cancel(*self._task)

@@ -1,7 +1,7 @@
 """The values that a payload is made of: how each type is written as JSON text, and how a tag is read back.
 
 A tag is an object with one key that starts with `$`. It is used for what JSON has no word for, and for the numbers that
-jsonb would change. Containers are in `payload.py`.
+jsonb would change. Containers are in `encoding`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class FiringRules:
     """How a schedule's fire times turn into jobs. Durations are kept in seconds.
 
     misfire, misfire_grace, catch_up_window, catch_up_limit: see `misfire.plan`.
-    overlap: see `overlap.decide`. jitter: the most by which a job is delayed, see `spread.jitter`.
+    overlap: see `overlap.decide`. jitter: the most by which a job is delayed, see `jitter.jitter`.
     starts_at, ends_at: fire times before the one and after the other do not exist; both moments themselves do.
     """
 

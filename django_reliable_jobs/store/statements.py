@@ -84,7 +84,7 @@ def run_positional(alias: str, name: str, params: Mapping[str, Any], *, prepare:
     """As `run`, for what runs all the time: psycopg need not look for the names and put the values in.
 
     PostgreSQL only. The server binds the parameters. Have it give times `AT TIME ZONE 'UTC'`, for `as_django`: a `timestamptz`
-    comes in the connection's zone, not Django's. `prepare`: also on a connection that is not ours, see `preparing`.
+    comes in the connection's zone, not Django's. `prepare`: also on a connection that is not ours, see `prepared_insert`.
     """
     connection = connections[alias]
     if connection.queries_logged:

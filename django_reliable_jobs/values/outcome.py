@@ -13,7 +13,7 @@ from django_reliable_jobs.values.states import REASON_EXPIRED, REASON_INFRASTRUC
 
 @dataclass(slots=True, frozen=True)
 class ErrorRecord:
-    """What is kept of a failed attempt; already made safe to store (see `text.describe_exception`)."""
+    """What is kept of a failed attempt; already made safe to store (see `error_text.describe_exception`)."""
 
     kind: str
     message: str

@@ -1,6 +1,6 @@
 """Schedules: a list, a form for those that people own, and what can be done to all of them.
 
-Everything is a verb of `schedule_control`; the rows are never saved from here.
+Everything is a verb of `control.schedules`; the rows are never saved from here.
 """
 
 from __future__ import annotations

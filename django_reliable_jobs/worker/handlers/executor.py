@@ -44,7 +44,7 @@ from django_reliable_jobs.values.states import (
 logger = logging.getLogger("django_reliable_jobs.worker")
 
 Call = Callable[..., Any]
-#: Says what of the infrastructure has failed if an error comes of that, otherwise nothing. See `worker.infrastructure`.
+#: Says what of the infrastructure has failed if an error comes of that, otherwise nothing. See `infrastructure`.
 Judge = Callable[[BaseException], str]
 
 #: So many times a job is handed back for the infrastructure's failures before they count as its own (protocol 30).

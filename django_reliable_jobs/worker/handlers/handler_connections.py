@@ -5,7 +5,7 @@ two requests, and more: a handler may leave a transaction open, autocommit off, 
 see it.
 
 The worker's own threads (engine, heartbeat, maintenance) have connections of their own that nobody else touches: see
-`store.connections`.
+`connections.own_connection`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The heartbeat: extends the worker's leases, hears of cancel requests, and knows when a lease is lost (protocol 6).
 
 It beats in a thread and on a connection of its own, so that neither handlers nor the engine's exchange can hold it
-up; so it needs proof that the others still go on (`stuck`). The engine lends it a beat of its own after a lost
+up; so it needs proof that the others still go on (`progress`). The engine lends it a beat of its own after a lost
 connection, before anything else is done.
 
 A lease that is not extended in one beat is read again: locked by somebody is no loss; RUNNING under another token is.

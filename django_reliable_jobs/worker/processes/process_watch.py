@@ -1,6 +1,6 @@
 """The supervisor's look at a worker process: does anything in it still run (protocol 6)?
 
-What the process finds out about itself (`stuck`) it cannot when nothing in it runs any more: a C call that keeps the GIL.
+What the process finds out about itself (`progress`) it cannot when nothing in it runs any more: a C call that keeps the GIL.
 None of its counters moves then. Time is counted in the supervisor's own rounds, so that a host that was suspended, or a
 supervisor that was stopped with its workers, does not count; and a process that the kernel says is stopped (SIGSTOP, Ctrl-Z,
 a debugger) is left alone.

@@ -124,7 +124,7 @@ def _as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test may complain once, and no helper knows another test's way to the database."""
     monkeypatch.setattr(asking.complaints, "_last", float("-inf"))
     monkeypatch.setattr(asking, "_callers", StoreThreads(16))
-    monkeypatch.setattr(asking, "_keepers", StoreThreads(4))
+    monkeypatch.setattr(asking, "_renewals", StoreThreads(4))
 
 
 @pytest.fixture
