@@ -72,10 +72,11 @@ def end_with_the_watcher() -> None:
     has copied as taken.
     """
     watcher = os.environ.pop(WATCHER, "")
-    if not watcher:
+    if not watcher or not sys.platform.startswith("linux"):
         return
-    with suppress(AttributeError, OSError):  # not on Linux
+    with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # Elsewhere a launcher may stand between the two: on Windows each virtual environment has one.
     if str(os.getppid()) != watcher:
         raise SystemExit(128 + signal.SIGTERM)  # it has ended meanwhile
 
