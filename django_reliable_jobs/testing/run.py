@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
 from django.test import override_settings
+from django.test.utils import _TestState
 from psycopg.pq import TransactionStatus
 
 from django_reliable_jobs import conf
@@ -59,9 +60,10 @@ def run_jobs(
       `Snooze`. A name that no job has raises `UnknownJob`. False: both are in what is returned.
     - `database`: the alias, by default `DATABASE`.
 
-    Deadlines are not enforced, and `isolation="process"` runs in this thread. In a `TestCase` an SQL error takes all back
-    that its handler has written; other errors leave it, as in production.
+    Raises `RuntimeError` outside of a test run. Deadlines are not enforced, and `isolation="process"` runs in this thread. In
+    a `TestCase` an SQL error takes all back that its handler has written; other errors leave it, as in production.
     """
+    _refuse_outside_of_tests()
     alias = database or conf.current().database
     ahead = seconds(advance, "advance")
     clock = Clock(alias)
@@ -84,6 +86,15 @@ async def arun_jobs(
 ) -> list[JobRun]:
     """`run_jobs` for async tests."""
     return await sync_to_async(run_jobs)(advance, limit=limit, raises=raises, database=database)
+
+
+def _refuse_outside_of_tests() -> None:
+    """The kit's leases last a year: on a real database a process that is killed would leave its job RUNNING for that long."""
+    if not hasattr(_TestState, "saved_data"):
+        raise RuntimeError(
+            "run_jobs is for tests: neither a test runner nor setup_test_environment() is at work here. To run what is due"
+            " use `manage.py jobworker --burst`."
+        )
 
 
 class _Kit:

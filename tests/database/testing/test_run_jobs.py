@@ -197,6 +197,19 @@ class InATestCase(TestCase):
             assert cursor.fetchone()[0] == "0"
 
 
+@pytest.mark.django_db
+def test_outside_of_a_test_run_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lease would keep the job from every worker for a year if this process died."""
+    made = jobs.noop.enqueue()
+    with monkeypatch.context() as outside:
+        outside.delattr("django.test.utils._TestState.saved_data")
+        with pytest.raises(RuntimeError, match="jobworker --burst"):
+            run_jobs()
+    made.refresh_from_db()
+    assert made.status == JobStatus.QUEUED
+    assert [run.job_id for run in run_jobs()] == [made.pk]
+
+
 class EnqueuedForTheWholeClass(TestCase):
     @classmethod
     def setUpTestData(cls) -> None:
