@@ -17,11 +17,12 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
+    TypedDict,
     TypeVar,
     Unpack,
     cast,
     overload,
-)  # fmt: skip
+)
 
 from asgiref.sync import sync_to_async
 from django.apps import apps
@@ -44,13 +45,6 @@ R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 
-def _ready() -> None:
-    if not apps.models_ready:
-        raise RuntimeError(
-            "django_reliable_jobs is not ready: add it to INSTALLED_APPS and let Django set up before enqueueing."
-        )
-
-
 #: Django's error reports (not with DEBUG) show no local variable of what is called from here on: arguments may be secret.
 _hides_locals = sensitive_variables()
 
@@ -60,6 +54,13 @@ _INTERNAL = {
     "bound", "check_arguments", "function", "is_coroutine", "parameter_names", "wants_fire_time", "with_fire_time", "definition",
     "options",
 }  # fmt: skip
+
+
+def _ready() -> None:
+    if not apps.models_ready:
+        raise RuntimeError(
+            "django_reliable_jobs is not ready: add it to INSTALLED_APPS and let Django set up before enqueueing."
+        )
 
 
 def _enqueue() -> ModuleType:
@@ -162,53 +163,38 @@ class JobHandle(JobDefinition, Verbs[P, R_co]):
         return await _context().acall(self, args, kwargs)
 
 
+class JobOptions(TypedDict, total=False):
+    """The keyword arguments of `job`, but for `takes_context`, which decides what the handler's parameters are."""
+
+    name: str | None
+    queue: str
+    priority: int
+    max_attempts: int | Unset | None
+    timeout: float | timedelta | Unset | None
+    backoff: BackoffSpec | None
+    dead_on: Iterable[type[BaseException]]
+    atomic: bool
+    isolation: Literal["thread", "process"]
+    aliases: Iterable[str]
+    unique_key: Key
+    unique_until: Literal["finish", "start"]
+    expires: float | timedelta | None
+    concurrency_key: Key
+    concurrency: int | Callable[..., int] | None
+    rate: Any
+    redact: Iterable[str]
+    memory_limit: int | None
+
+
 @overload
 def job(function: Callable[P, R], /) -> JobHandle[P, R]: ...
 @overload
 def job(
-    *,
-    name: str | None = ...,
-    queue: str = ...,
-    priority: int = ...,
-    max_attempts: int | Unset | None = ...,
-    timeout: float | timedelta | Unset | None = ...,
-    backoff: BackoffSpec | None = ...,
-    dead_on: Iterable[type[BaseException]] = ...,
-    takes_context: Literal[True],
-    atomic: bool = ...,
-    isolation: Literal["thread", "process"] = ...,
-    aliases: Iterable[str] = ...,
-    unique_key: Key = ...,
-    unique_until: Literal["finish", "start"] = ...,
-    expires: float | timedelta | None = ...,
-    concurrency_key: Key = ...,
-    concurrency: int | Callable[..., int] | None = ...,
-    rate: Any = ...,
-    redact: Iterable[str] = ...,
-    memory_limit: int | None = ...,
+    *, takes_context: Literal[True], **options: Unpack[JobOptions]
 ) -> Callable[[Callable[Concatenate[JobContext, P], R]], JobHandle[P, R]]: ...
 @overload
 def job(
-    *,
-    name: str | None = ...,
-    queue: str = ...,
-    priority: int = ...,
-    max_attempts: int | Unset | None = ...,
-    timeout: float | timedelta | Unset | None = ...,
-    backoff: BackoffSpec | None = ...,
-    dead_on: Iterable[type[BaseException]] = ...,
-    takes_context: Literal[False] = ...,
-    atomic: bool = ...,
-    isolation: Literal["thread", "process"] = ...,
-    aliases: Iterable[str] = ...,
-    unique_key: Key = ...,
-    unique_until: Literal["finish", "start"] = ...,
-    expires: float | timedelta | None = ...,
-    concurrency_key: Key = ...,
-    concurrency: int | Callable[..., int] | None = ...,
-    rate: Any = ...,
-    redact: Iterable[str] = ...,
-    memory_limit: int | None = ...,
+    *, takes_context: Literal[False] = ..., **options: Unpack[JobOptions]
 ) -> Callable[[Callable[P, R]], JobHandle[P, R]]: ...
 def job(
     function: Callable[..., Any] | None = None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from datetime import timedelta
+from typing import Any, TypeVar, Unpack
 
 from django.apps import apps
 from django.conf import settings
@@ -14,7 +14,16 @@ from django.conf import settings
 from django_reliable_jobs import conf, payload
 from django_reliable_jobs.definitions.job import JobDefinition, origin
 from django_reliable_jobs.errors import JobConfigurationError
-from django_reliable_jobs.schedules import RULES, CronExpression, Every, FiringRules, Overlap, ScheduleError, Timetable
+from django_reliable_jobs.schedules import (
+    RULES,
+    CronExpression,
+    Every,
+    FiringRules,
+    Overlap,
+    RuleOptions,
+    ScheduleError,
+    Timetable,
+)
 from django_reliable_jobs.schedules.timetable import EPOCH
 from django_reliable_jobs.values.names import check_text
 
@@ -75,33 +84,25 @@ def cron(
     name: str | None = None,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    misfire: str = "latest",
-    misfire_grace: float | timedelta = 60,
-    catch_up_window: float | timedelta = 86_400,
-    catch_up_limit: int = 100,
-    overlap: str = "allow",
-    jitter: float | timedelta = 0,
-    starts_at: datetime | None = None,
-    ends_at: datetime | None = None,
     pause_after_failures: int | None = None,
+    **rules: Unpack[RuleOptions],
 ) -> Callable[[D], D]:
     """Fire the job at the times of a cron expression (five fields, or `@daily` and the like).
 
     - `timezone`: a name of the IANA database; default `TIME_ZONE`. Changes of the clocks: as in Vixie cron.
     - `name`: of the schedule; default the job's. One job may have several schedules.
     - `args`, `kwargs`: what the job is called with.
-    - `misfire`: what becomes of fire times that are more than `misfire_grace` late: `"skip"`, `"latest"` (one run for the
-      newest) or `"all"` (at most `catch_up_limit`), within `catch_up_window`.
-    - `overlap`: what a fire does while the job of an earlier one is unfinished: `"allow"`, `"skip"`, `"queue"` (one
-      waits) or `"cancel_running"`.
-    - `jitter`: delays each job by up to this long, the same on every pod, never past the next fire.
+    - `misfire`: what becomes of fire times that are more than `misfire_grace` (60) late: `"skip"`, `"latest"` (one run for
+      the newest; the default) or `"all"` (at most `catch_up_limit`, 100), within `catch_up_window` (a day).
+    - `overlap`: what a fire does while the job of an earlier one is unfinished: `"allow"` (the default), `"skip"`, `"queue"`
+      (one waits) or `"cancel_running"`.
+    - `jitter` (0): delays each job by up to this long, the same on every pod, never past the next fire.
     - `starts_at`, `ends_at`: aware datetimes. `pause_after_failures`: pauses after so many DEAD jobs in a row.
 
     Durations are seconds or `timedelta`. Raises `JobConfigurationError` for an expression that cannot be read or never
     comes, a zone that is not known, and a name that is taken.
     """
-    given = locals()
-    rules = {rule: given[rule] for rule in RULES}
+    _refuse_unknown("cron", rules)
 
     def decorate(job: D) -> D:
         zone = timezone or settings.TIME_ZONE
@@ -124,22 +125,14 @@ def every(
     name: str | None = None,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    misfire: str = "latest",
-    misfire_grace: float | timedelta = 60,
-    catch_up_window: float | timedelta = 86_400,
-    catch_up_limit: int = 100,
-    overlap: str = "allow",
-    jitter: float | timedelta = 0,
-    starts_at: datetime | None = None,
-    ends_at: datetime | None = None,
     pause_after_failures: int | None = None,
+    **rules: Unpack[RuleOptions],
 ) -> Callable[[D], D]:
     """Fire the job in each period of this length, counted from 1970-01-01 UTC: the same on all pods, over restarts.
 
     `every(minutes=5)`, or a number of seconds or a `timedelta`. The other options are those of `cron`.
     """
-    given = locals()
-    rules = {rule: given[rule] for rule in RULES}
+    _refuse_unknown("every", rules)
 
     def decorate(job: D) -> D:
         parts = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
@@ -153,6 +146,11 @@ def every(
     return decorate
 
 
+def _refuse_unknown(what: str, rules: RuleOptions) -> None:
+    if unknown := rules.keys() - set(RULES):
+        raise TypeError(f"{what}() got an unexpected keyword argument {min(unknown)!r}")
+
+
 def _schedule(
     what: str,
     job: D,
@@ -161,7 +159,7 @@ def _schedule(
     name: str | None,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
-    rules: dict[str, Any],
+    rules: RuleOptions,
     pause_after_failures: int | None,
 ) -> D:
     if not isinstance(job, JobDefinition):

@@ -10,7 +10,7 @@ from django_reliable_jobs.schedules.jitter import jitter
 from django_reliable_jobs.schedules.misfire import Plan, Stretch, fires, next_fire, plan
 from django_reliable_jobs.schedules.overlap import Action, Unfinished, decide, decide_all
 from django_reliable_jobs.schedules.parse import as_timetable, next_fires
-from django_reliable_jobs.schedules.rules import RULES, FiringRules, Misfire, Overlap
+from django_reliable_jobs.schedules.rules import RULES, FiringRules, Misfire, Overlap, RuleOptions
 from django_reliable_jobs.schedules.timetable import Timetable
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Misfire",
     "Overlap",
     "Plan",
+    "RuleOptions",
     "ScheduleError",
     "Stretch",
     "Timetable",

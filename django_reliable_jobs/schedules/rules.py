@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar
 
 from django_reliable_jobs.schedules.errors import ScheduleError
 from django_reliable_jobs.schedules.timetable import seconds_of
@@ -36,6 +36,19 @@ class Overlap(StrEnum):
 
 
 _Choice = TypeVar("_Choice", Misfire, Overlap)
+
+
+class RuleOptions(TypedDict, total=False):
+    """The rules as their author may write them. What each means, and its default: see `FiringRules`."""
+
+    misfire: Misfire | str
+    misfire_grace: Duration
+    catch_up_window: Duration
+    catch_up_limit: int
+    overlap: Overlap | str
+    jitter: Duration
+    starts_at: datetime | None
+    ends_at: datetime | None
 
 
 @dataclass(frozen=True, init=False)

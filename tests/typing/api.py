@@ -42,6 +42,26 @@ async def mirror(ctx: JobContext, url: str) -> bool:
 def nightly(ctx: JobContext, month: str, scheduled_for: datetime | None = None) -> None: ...
 
 
+@job()
+def plain(number: int) -> None: ...
+
+
+@job(queue="reports")
+def of_a_fire(scheduled_for: datetime, *pages: int) -> None: ...
+
+
+class Shop:
+    @job
+    @staticmethod
+    def restock(sku: str) -> None: ...
+
+
+@cron("@daily", misfires="all")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+@every(60, overlap=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+@job
+def has_wrong_rules() -> None: ...
+
+
 def enqueues() -> None:
     made = send.enqueue(1, urgent=True)
     assert_type(made, Job)
@@ -55,6 +75,15 @@ def enqueues() -> None:
     remind.enqueue("a@example.org", "twice")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     assert_type(send.enqueue_many([(1,), {"order_id": 2}]), list[int])
     send.enqueue_many(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def enqueues_others() -> None:
+    plain.enqueue("1")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    of_a_fire.enqueue(datetime.now(), 1, 2)
+    of_a_fire.enqueue()  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    Shop.restock.enqueue("a-1")
+    Shop.restock.enqueue(1)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    plain.using(run_at="tomorrow")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
 def leaves_out_the_context() -> None:
@@ -92,6 +121,8 @@ async def awaits() -> None:
     assert_type(await send.acall(1), str)
     assert_type(await send.aenqueue(1), Job)
     assert_type(await mirror.using(delay=1).aenqueue("x"), Job)
+    assert_type(await send.aenqueue_many([(1,)]), list[int])
+    await send.aenqueue_many(1)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     await fetch.aenqueue(1)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     await fetch.acall(1)  # type: ignore[call-overload] # pyright: ignore[reportCallIssue, reportArgumentType]
     await mirror.aenqueue()  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]

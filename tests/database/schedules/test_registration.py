@@ -49,6 +49,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+def test_an_option_that_does_not_exist_is_named() -> None:
+    with pytest.raises(TypeError, match=r"cron\(\) got an unexpected keyword argument 'misfires'"):
+        cron("@daily", misfires="all")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"every\(\) got an unexpected keyword argument 'graze'"):
+        every(60, graze=1, overlap="skip")  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize(("options", "says"), WRONG.values(), ids=WRONG)
 def test_what_can_never_work_is_refused_within_a_second(options: dict[str, Any], says: str) -> None:
     """C11, C12, C14."""
