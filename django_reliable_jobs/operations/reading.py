@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import connections
 
-from django_reliable_jobs.store.statements import Row, text_of
+from django_reliable_jobs.connections.statement_text import Row, text_of
 
 
 @cache

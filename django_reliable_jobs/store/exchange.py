@@ -16,7 +16,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django_reliable_jobs.store.statements import Row, as_django, run, run_positional
+from django_reliable_jobs.connections.statement_text import Row
+from django_reliable_jobs.store.statements import as_django, run, run_positional
 from django_reliable_jobs.values import outcome
 from django_reliable_jobs.values.lease import Lease, LeaseKey
 from django_reliable_jobs.values.moments import EARLIEST

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
+from django_reliable_jobs.connections.statement_text import Row
 from django_reliable_jobs.schedules import RULES, FiringRules
-from django_reliable_jobs.store.statements import Row, run
+from django_reliable_jobs.store.statements import run
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -28,8 +28,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 from uuid import UUID
 
-from django_reliable_jobs import conf
-from django_reliable_jobs.store import statements
+from django_reliable_jobs import conf, store
 from django_reliable_jobs.worker import exit_codes
 from django_reliable_jobs.worker.handlers import job_child
 from django_reliable_jobs.worker.handlers.handler_connections import leave_nothing_open
@@ -83,7 +82,7 @@ class Supervisor:
         """The exit status: 0 when stopped as asked."""
         warn_of_threads()
         leave_nothing_open()
-        statements.load_all()
+        store.load_statements()
         self._wake_read, self._wake_write = os.pipe()
         for descriptor in (self._wake_read, self._wake_write):
             os.set_blocking(descriptor, False)
