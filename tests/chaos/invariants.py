@@ -310,11 +310,17 @@ def own_words(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
+def is_logged(line: str) -> bool:
+    """A record of a worker's log, or a further line of the message in one."""
+    return LOGGED.match(line) is not None or CONTINUED.match(line) is not None
+
+
 @invariant
 def workers_stay_sound(story: Story) -> Found:
     own = list(own_words(story.evidence.logs))
-    logged = [line for line in own if LOGGED.match(line)]
-    printed = DROPPED.sub("", "\n".join(line for line in own if not LOGGED.match(line))).splitlines()
+    # Those of other threads can come in the middle of what C code prints.
+    logged = [line for line in own if is_logged(line)]
+    printed = DROPPED.sub("", "\n".join(line for line in own if not is_logged(line))).splitlines()
     seen: Counter[str] = Counter()
     for line in logged + printed:
         if (found := BROKEN.search(line)) and not REFUSED.search(line):
